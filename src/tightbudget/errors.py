@@ -7,7 +7,7 @@ TightBudgetError
 ├── PrecisionError (ArithmeticError)  the wanted gap was not reached; says which gap was
 ├── BudgetError (ArithmeticError)   a charge does not fit; says what was asked, left and held
 │   └── BudgetExceeded              the same, refused by a ledger for good; says who holds
-├── SettlementError (ValueError)    a hold or an account is not in the state for what is asked
+├── SettlementError (ValueError)    the state of a hold or an account does not allow the act
 │   ├── KeyConflictError            a key was used before, for something else
 │   └── FencingError                another process has taken this run over
 ├── LedgerError (RuntimeError)      a ledger cannot be reached, read or written

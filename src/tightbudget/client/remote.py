@@ -447,7 +447,7 @@ class RemoteHold(BaseHold[ReservationView]):
     def forfeit(self, *, reason: str | None = None) -> Amount:
         """Charges the worst-case price, whatever came out. It frees nothing.
 
-        The ledger writes down the access token's name as that of who has done it.
+        The ledger writes down the access token's name as the doer's.
 
         Args:
             reason: the reason that is written down, if any.

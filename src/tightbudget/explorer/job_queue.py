@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A question to be answered, the one who asks it, and the future answer.
+    """A question to be answered, its asker, and the future answer.
 
     Attributes:
         of: a name of the asker, such as an address.
@@ -32,7 +32,7 @@ class Job:
 
 
 class JobQueue:
-    """The questions that wait and those that are worked on, by the one who asks.
+    """The questions that wait and those that are worked on, by asker.
 
     Args:
         most: the most questions of all askers, including those that are worked on.
@@ -45,7 +45,7 @@ class JobQueue:
         self._working: Counter[str] = Counter()
 
     def join(self, job: Job) -> Job | None:
-        """Puts a job at the end of the queue of the one who asks.
+        """Puts a job at the end of its asker's queue.
 
         Returns:
             the job that is refused because the queue is full; None if there is room. The newest
@@ -64,7 +64,7 @@ class JobQueue:
             return newest
 
     def next(self) -> Job | None:
-        """Takes the next job: of those who wait, the one with the fewest at work has its turn.
+        """Takes the next job: that of the waiting asker with the fewest jobs at work.
 
         The caller reports the end of its work to :meth:`done`. The result is None if no job waits.
         """

@@ -151,12 +151,12 @@ class LedgerBudget(Payer[LedgerHold]):
         self._session.write(lambda act: budget_acts.change_cap(act, self._name, parameters, said))
 
     def correct(self, *, epsilon: Price, delta: Price = 0, by: str, reason: str) -> None:
-        """Adds to what was spent, for what happened elsewhere. Nothing is ever taken off.
+        """Adds a cost that arose elsewhere to the spent amount. Nothing is ever taken off.
 
         The budget of a block that nobody has touched is opened by it.
 
         Args:
-            epsilon: the amount of what the budget counts: in other kinds rho, mu^2, ...
+            epsilon: the amount to add, in the budget's unit: in other kinds rho, mu^2, ...
             delta: the delta that is added.
             by: the name of who says so.
             reason: the reason that is written down.

@@ -1,7 +1,7 @@
 """A ledger moves to another database, and the one that it leaves is never written again.
 
 Its last event says where it went, and refuses every later act: of two copies that are both
-charged, each would know half of what was spent. In the target the same history goes on, with
+charged, each would know half of the charges. In the target the same history goes on, with
 an event that says where it came from.
 """
 

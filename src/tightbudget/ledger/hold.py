@@ -63,7 +63,7 @@ class LedgerHold(BaseHold[Reservation]):
 
     @property
     def by(self) -> str | None:
-        """The name of who has started this run or, before that, reserved it.
+        """The name of the one who started this run or, before that, reserved it.
 
         None where an earlier version did not write it down. Over HTTP it is the name of a token;
         beside the database, a name that nobody checks.

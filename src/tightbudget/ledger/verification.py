@@ -135,7 +135,7 @@ def _making_sense(what: str) -> Iterator[None]:
     """Refuses what cannot be read: anybody may have written anything there.
 
     Args:
-        what: names what is read, for the message.
+        what: the name of the text that is read, for the message.
 
     Raises:
         LedgerCorruptError: it cannot be read.

@@ -400,7 +400,7 @@ class Schedule(Transform):
         return outwards(error)
 
     def _off(self, c: float, t: float, rule: _Rule, at: _Tilted) -> FloatArray:
-        """Bounds of what does not depend on the point: the rule's ends, its step, the weights."""
+        """Bounds of the errors that no point changes: the rule's ends, its step, the weights."""
         rounding = at.error + (at.y.size + 4.0) * 2.0 * UNIT * at.total  # pays: schedule-order
         ends = at.left + at.right  # guard: schedule-ends
         return outwards(rounding) + ends + self._aliased(c, t, rule, at)

@@ -1,4 +1,4 @@
-"""Proved bounds of what the nodes of a rule leave out of a sampled Gaussian's transform.
+"""Proved bounds of the part of a sampled Gaussian's transform that a rule's nodes leave out.
 
 The value of M is a trapezoidal sum over x (``gaussian_integrand``). Its error is the sum of the
 nodes beyond both ends (:func:`cut`) and of the aliasing of the rule (:func:`aliased`), which an

@@ -378,7 +378,7 @@ class ClippedNoise(Mechanism):
         return AtomicPair(first.join(atoms), only_p=only_p + at_most(rest), only_q=at_most(rest))
 
     def _steps(self, n: int) -> tuple[Atoms, float]:
-        """The atoms of outputs from n on for Laplace noise, and a bound of what is not listed.
+        """The atoms of outputs from n on for Laplace noise, and a bound of the mass not listed.
 
         Where X and X + s are on one side of the mean the loss is constant, +s/b on the left and
         -s/b on the right, and all outputs are one atom.
@@ -398,7 +398,7 @@ class ClippedNoise(Mechanism):
         ), 0.0
 
     def _each(self, n: int) -> tuple[Atoms, float]:
-        """The atoms of outputs from n on for Gaussian noise, and a bound of what is not listed."""
+        """The atoms of outputs from n on for Gaussian noise, and a bound of the mass not listed."""
         reach = self.scale * _reach(self.scale)
         first, last = math.floor(self.mean - reach), math.ceil(self.mean + reach)
         windows = _windows(first, last, self.shift)

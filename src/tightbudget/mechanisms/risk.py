@@ -82,7 +82,7 @@ class Risk:
     belief: Bounds
 
     def down_to(self, below: Risk, read: Reader, rtol: float, apart: str) -> Risk:
-        """The risk of what lies between two pairs: this one's dominates it, it dominates the other.
+        """The risk of a mechanism between two pairs: one dominates it, it dominates the other.
 
         P(L > eps) is not ordered as pairs are, but delta is, and for 0 <= e < eps
 

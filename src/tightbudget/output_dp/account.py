@@ -242,7 +242,7 @@ class Account(Uncopied):
         )
 
     def _repr_html_(self) -> str:
-        """Writes a table of what is left, held and spent, with a bar, for a notebook."""
+        """Writes a table of the amounts left, held and spent, with a bar, for a notebook."""
         spent, held, picture = self.spent, self.held, notebook.Html("")
         amounts = {"spent": spent, "held": held, "left": self.left}
         if self._cap is not None:

@@ -37,7 +37,7 @@ class Amount:
     Guarantee: what is spent or held prints as at least the exact amount, what is left as at most.
 
     Attributes:
-        amount: the sum of what the account counts, in ``unit``.
+        amount: the counted sum (of epsilons, of rhos, ...), in ``unit``.
         delta: the sum of the deltas.
         unit: what the account counts: "epsilon" (nats), or another measure of privacy loss.
     """
@@ -93,7 +93,7 @@ def amounts_table(amounts: Mapping[str, Amount], *, title: str = "") -> notebook
 
 
 class ExactAmount(NamedTuple):
-    """Two exact sums: ``counted`` is of what an account counts (epsilon, rho), ``delta`` of deltas.
+    """Two exact sums: ``counted`` of an account's unit (epsilon, rho), ``delta`` of deltas.
 
     The unit of ``counted`` is that of the account's price rule.
     """

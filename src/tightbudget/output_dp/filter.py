@@ -28,7 +28,7 @@ from tightbudget.output_dp.transactions import Write
 
 # Proof: proofs/filter.v, theorem composition
 class OutputDPOdometer(Account):
-    """Adds up the prices of what came out, without a cap.
+    """Adds up the prices of the outputs that came out, without a cap.
 
     Guarantee: where the deltas cannot add up to more than some delta, all that the analyst
     sees is output differentially private with this delta, each view at the price

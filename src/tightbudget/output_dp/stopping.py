@@ -89,7 +89,7 @@ def stopping_delta(
 def down_to_attained(
     bounds: Bounds, blocks: tuple[Composition, ...], prices: Sequence[float], rtol: float
 ) -> Bounds:
-    """Lowers the lower bound of the blocks' delta to what is attained, where pairs only dominate.
+    """Lowers the lower bound of the blocks' delta to an attained one, where pairs only dominate.
 
     Guarantee: the upper bound is unchanged; the lower one is that of mechanisms which concrete
     data sets attain (:meth:`~tightbudget.Mechanism.instance`).

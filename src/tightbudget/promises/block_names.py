@@ -141,7 +141,7 @@ def word(**given: Any) -> str:
 
 
 def bearer(**given: Any) -> str:
-    """The name of a token's bearer, who has a quota in each set of blocks with quotas.
+    """The bearer's name in a token, by which sets of blocks give a quota.
 
     Raises:
         ParameterError: some set could not name such a quota.

@@ -25,7 +25,7 @@ class Units(NamedTuple):
     """An exact amount in the integers that a ledger stores.
 
     Attributes:
-        epsilon: of what the account counts, in units of 1e-12.
+        epsilon: the counted amount (epsilon, rho, ...), in units of 1e-12.
         delta: in units of 1e-18.
     """
 

@@ -136,7 +136,7 @@ class Statement:
         return f"{self.name}{kind}{', closed' * self.closed}"
 
     def _bar(self) -> notebook.Html:
-        """A picture of what is spent and held of the cap."""
+        """A picture of the spent and held shares of the cap."""
         return notebook.bar(spent=self.spent.amount, held=self.held.amount, cap=self.cap.amount)
 
     def to_dict(self) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class OpenHold:
         interactive: says whether the mechanism answers more than once.
         told: a note for the caller that less was granted than was requested, or None.
         since: the time of the start or, before it, of the reservation, by the ledger's clock.
-        by: the name of who has started or, before that, reserved it; None where an earlier
+        by: the name of the starter or, before that, of the reserver; None where an earlier
             version did not write it down.
         charges: the amount that it holds in each of its budgets (rounded up).
     """

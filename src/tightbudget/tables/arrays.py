@@ -271,7 +271,7 @@ _NO_NAME = _NoName()
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
     """Returns an array with missing values in place of masked ones.
 
-    Its type depends on the type of the array alone, and not on what is masked.
+    Its type depends on the type of the array alone, and not on masked values.
     """
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array)

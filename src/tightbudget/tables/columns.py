@@ -211,7 +211,7 @@ def check_role(columns: Mapping[str, str], argument: str, name: str, role: Role)
         columns: from names to types.
         argument: what the column was given as.
         name: the column.
-        role: what it is for.
+        role: the purpose of the column.
 
     Raises:
         ParameterError: the message names the column and its type.

@@ -69,7 +69,7 @@ def _split(table: Any, counted: Any, unit: str, most: int) -> tuple[Any, Any]:
     """Splits rows into those of units that have at most ``most`` entries, and all others.
 
     Nothing is chosen among the first, nor among rows whose unit is missing, since each of these is
-    a unit of its own. Only the others are sorted by a hash, which is what takes time: with 10^7
+    a unit of its own. Only the others are sorted by a hash, which takes time: with 10^7
     rows, of which few are beyond the bound, a sum takes 1 s in place of 5 s. The rows are read
     twice: if they changed in between, a unit could count with more rows than the bound.
 

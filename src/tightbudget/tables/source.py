@@ -1,4 +1,4 @@
-"""The protocol of what a mechanism may ask of a table: four verbs, each answered by integers.
+"""The questions of a mechanism to a table, as a protocol: four verbs, answered by integers.
 
 A source holds the rows, in memory or in an engine. A mechanism gets one small vector of integers
 from it, from one scan: so the order of the rows, partitions and engines change no bit of it.

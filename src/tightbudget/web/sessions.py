@@ -70,7 +70,7 @@ class Sessions:
         return found if found is not None and self._clock() < found.ends else None
 
     def end(self, cookie: str) -> None:
-        """Ends the session of a cookie, also for whoever has a copy of the cookie."""
+        """Ends the session of a cookie and of all copies of the cookie."""
         with self._lock:
             self._open.pop(_id(cookie), None)  # guard: sessions-end
 

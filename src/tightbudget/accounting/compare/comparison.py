@@ -21,7 +21,7 @@ class Row:
 
     Attributes:
         name: the name of the bound.
-        source: who has proved (or proposed) it.
+        source: the authors of its proof (or proposal).
         answer: None where it is not applicable; an estimate where it is not proved.
         reason: why it is not applicable, or None.
     """

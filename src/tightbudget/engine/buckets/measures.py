@@ -120,7 +120,7 @@ class UpperMeasure:
     def trimmed(self, tolerance: float) -> UpperMeasure:
         """Drops entries at both ends of the array; what is cut joins the error.
 
-        The 2-norm of what is cut is at most about ``tolerance``.
+        The 2-norm of the entries cut is at most about ``tolerance``.
         """
         first, last = _window(self.values, max(tolerance, self.error / 8))
         if first == 0 and last == len(self):

@@ -107,7 +107,7 @@ class UpperDelta:
         self.error = mul_up(measure.error, norm)  # guard: error-term-upper-answer
 
     def __call__(self, epsilon: float) -> float:
-        """Returns an upper bound of what the finite losses contribute to delta(eps)."""
+        """Returns an upper bound of the finite losses' share of delta(eps)."""
         at = self.at
         # where weights are not doubles any more, a delta at a smaller eps is an upper bound, too
         e = min(float(Fraction(epsilon) - at.centre), _RANGE / at.theta)
@@ -156,7 +156,7 @@ class LowerDelta:
         self.log_factor, self.log_error = at.log_factor(measure.p_exponent)
 
     def __call__(self, epsilon: float) -> float:
-        """Returns a lower bound of what the outputs contribute to delta(eps)."""
+        """Returns a lower bound of the outputs' share of delta(eps)."""
         total, _ = self._totals(epsilon)
         best = float(np.max(total, initial=0.0, where=np.isfinite(total)))
         # sums far below the range of doubles are lost, on both sides of the difference

@@ -41,7 +41,7 @@ class Balance(NamedTuple):
         cap_delta: the delta of that, in units.
         spent_epsilon: of settled and forfeited runs, and of parts that are closed.
         spent_delta: the delta of these.
-        held_epsilon: of what open reservations and open parts hold.
+        held_epsilon: the sum that open reservations and open parts hold.
         held_delta: the delta of that.
         saved_epsilon: the units by which worst cases would have cost more; never delta.
     """
@@ -287,7 +287,7 @@ def spent_in_parts(connection: Connection, of: Collection[int]) -> dict[int, Uni
     """Sums what the open parts of these budgets have spent, and the parts of those parts.
 
     A budget holds the whole cap of an open part, so that this sum is within what it holds. A part
-    that is closed is left out: what it has spent is in what the budget has spent.
+    that is closed is left out: the budget's spent amount has its charges.
 
     Args:
         connection: a view of the ledger.

@@ -1,4 +1,4 @@
-"""What an error of a database's driver means, on SQLite and on PostgreSQL."""
+"""The meaning of errors of a database's driver, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of PostgreSQL about its log, in which an act is before it is on the disk."""
+"""Questions to PostgreSQL about its log, which has an act before the disk has it."""
 
 from __future__ import annotations
 

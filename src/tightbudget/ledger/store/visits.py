@@ -40,7 +40,7 @@ class Link:
 
 
 class Chain(Generic[N]):
-    """Lists who has a right one after the other: the last one has it while it is running."""
+    """Lists holders of a right, one after the other: the last has it while it is running."""
 
     def __init__(self, first: N) -> None:
         self._known = first

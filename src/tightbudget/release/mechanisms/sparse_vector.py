@@ -97,7 +97,7 @@ class SparseVector(Priced):
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """The output cells 0, 1, ..., units: the price of each sum of what was found."""
+        """The output cells 0, 1, ..., units: the price of each sum of the answers found."""
         return OutputDP.rising(self.first, self.rest, self.units)
 
     @property

@@ -72,7 +72,7 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
 
     @cached_property
     def guarantee(self) -> OutputDP:
-        """The output cells 0, 1, ...: the price of each sum of what was found."""
+        """The output cells 0, 1, ...: the price of each sum of the answers found."""
         return self._search(1).guarantee
 
     def plan(self, table: Table) -> Plan:

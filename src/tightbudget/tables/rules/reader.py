@@ -89,7 +89,7 @@ class Reader:
         return value
 
     def __call__(self, op: Any) -> Value:
-        """Reads one operation and what it is made of."""
+        """Reads one operation and its operands."""
         if op not in self.known:
             operations, kind = import_ibis().expr.operations, type(op)
             read = self.operations.get(kind.__name__)

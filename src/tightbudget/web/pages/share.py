@@ -17,7 +17,7 @@ class Share:
 
     Attributes:
         cap, spent, held, saved: the widths; together they fit into the bar.
-        inside: the width of what open parts have spent; it is a share of ``held``.
+        inside: the width of the amounts that open parts have spent, a share of ``held``.
         is_cut: whether the saved amount is too wide to be shown whole.
         worst: the result of worst-case accounting, in words; empty where it is the same.
     """
