@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightbudget as tb
-from tightbudget.engine import engine as engine_module
+from tightbudget.engine import methods
 from tightbudget.engine.answer import BUCKETS, SADDLE_POINT
 from tightbudget.engine.buckets.refine import Known, refine
 from tightbudget.engine.cache import Cache
@@ -403,7 +403,7 @@ def test_where_the_saddle_points_are_not_close_enough_both_engines_count(
     monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wide)
     monkeypatch.setattr(SaddlePoint, "smoothed", lambda *_: None)
     assert engine.answer(asked, 1e-3).required().overlaps(truth)  # by the buckets
-    monkeypatch.setattr(engine_module, "refine", refuses)
+    monkeypatch.setattr(methods, "refine", refuses)
     assert engine.answer(asked, 1e-3).required() == truth  # each has one good end
     wider = Bounds(0.9 * truth.lower, 2 * truth.upper)
     monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wider)

@@ -10,6 +10,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
 from tightbudget.pairs.direction import Direction
@@ -48,7 +49,7 @@ def an_uncertain_mass_proves_nothing() -> bool:
         if not Fraction(delta) < exact:
             raise AssertionError("the lower bound has to be below the exact mass")
         asked += delta < parts.infinity.upper
-        found = EpsilonAt(delta).settled(parts)
+        found = on_buckets(EpsilonAt(delta)).settled(parts)
         if found is None or found.upper < math.inf:
             return False
     return asked > 0

@@ -411,9 +411,7 @@ MUTATIONS = [
         "the worse direction counts",
         {
             "worse-direction-counts": (
-                "return Bounds(max(found.bounds.lower for found in known), "
-                "max(max(a.bounds.lower for a in known), min(a.bounds.upper for a in "
-                "known)))"
+                "return Bounds(lower, max(lower, min(one.upper for one in numbers)))"
             )
         },
         sampled_in_both_directions,

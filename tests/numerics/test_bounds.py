@@ -356,3 +356,26 @@ def test_a_question_takes_no_bounds() -> None:
     must = r"^epsilon must be .* >= 0, got \[1\.000, 2\.000\]$"
     with pytest.raises(tb.ParameterError, match=must):
         (tb.Gaussian(1.0) * 1).delta(Bounds(1.0, 2.0))  # type: ignore[arg-type]
+
+
+def test_bounds_of_one_number_meet() -> None:
+    assert Bounds(1.0, 3.0).meet(Bounds(2.0, 5.0)) == Bounds(2.0, 3.0)
+    assert Bounds(1.0, math.inf).meet(Bounds(0.0, 5.0)) == Bounds(1.0, 5.0)
+    assert Bounds(1.0, 2.0, apart="a").meet(Bounds(1.0, 2.0, apart="b")).apart == "a; b"
+    with pytest.raises(tb.ParameterError, match="lower must be <= upper"):
+        Bounds(1.0, 2.0).meet(Bounds(3.0, 4.0))
+
+
+def test_the_worst_of_several_numbers_is_above_each() -> None:
+    several = [Bounds(1.0, 5.0), Bounds(2.0, 3.0, apart="a"), Bounds(0.0, 4.0, apart="a")]
+    assert Bounds.worst(iter(several)) == Bounds(2.0, 5.0)
+    assert Bounds.worst(several).apart == "a"
+
+
+@pytest.mark.parametrize(
+    ("target", "decided"), [(None, False), (0.5, True), (1.0, False), (1.5, False), (2.0, True)]
+)
+def test_bounds_decide_on_which_side_of_a_target_a_number_is(
+    target: float | None, decided: bool
+) -> None:
+    assert Bounds(1.0, 2.0).decides(target) is decided

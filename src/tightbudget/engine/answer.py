@@ -51,10 +51,7 @@ class Asked:
     def met_by(self, bounds: Bounds) -> bool:
         """Whether bounds are as close as asked, or on one side of the target."""
         gap = bounds.width if self.absolute else bounds.relative_gap
-        sided = self.target is not None and (
-            bounds.upper <= self.target or bounds.lower > self.target
-        )
-        return gap <= self.gap or sided or bounds.upper <= self.floor
+        return gap <= self.gap or bounds.decides(self.target) or bounds.upper <= self.floor
 
     def halvings(self, bounds: Bounds, above: Bounds, below: Bounds) -> int:
         """Counts how often the distance of two pairs is to be halved for bounds that are close.

@@ -1,39 +1,36 @@
-"""The engine asks the saddle-point engine where it can answer, the buckets everywhere else.
+"""The engine asks one method after the other, until their bounds together are close enough.
 
-Both give certified bounds, and share nothing but the pairs. The saddle-point engine takes
-compositions of Gaussian mechanisms, sampled or not; it answers with many digits or not at all,
-and says so quickly. Where its lines do not answer, the buckets are asked with short arrays first,
-and then its smoothed lines, which take longer, before the buckets take all the time they need.
-``benchmarks`` compares both on the same questions.
+A closed form comes first, then lines through saddle points, then buckets. Of a composition that
+lines take, the buckets are asked twice, with short arrays and with as many buckets as they need;
+smoothed lines are asked in between. Each method gives certified bounds. ``benchmarks`` compares the
+lines and the buckets on the same questions.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tightbudget import notebook
-from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT, Answer
+from tightbudget.engine.answer import SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
-from tightbudget.engine.buckets.one_run import OneRun
-from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
-from tightbudget.engine.question import NEAR, DeltaAt, Question
+from tightbudget.engine.methods import (
+    ByBuckets,
+    ByLines,
+    ClosedForm,
+    ExactFormula,
+    Method,
+    Wanted,
+)
+from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.direction import Direction
 
 Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
-_Lines = Callable[[SaddlePoint, Question, float, Cache | None, int, float | None], Bounds | None]
-
-# Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
-# hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
-# that are as close as this are not tried again with buckets. Affects time, never truth.
-_OUT_OF_REACH = 1e-8
-_ROUNDING = "the rounding of doubles stands in the way"
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,11 +129,7 @@ class Engine:
         *,
         insist: bool = True,
     ) -> Answer:
-        """Answers for the worse direction, by the first method that is close enough.
-
-        A closed form comes first, then saddle points, then buckets. Of a composition that the
-        saddle-point engine takes, the buckets are asked twice: with short arrays, and with as many
-        buckets as it needs. Smoothed lines are asked in between.
+        """Answers for the worse direction, by the first methods that are together close enough.
 
         Guarantee: the exact value lies in the bounds, reached or not. Reached means a relative gap
         of ``rtol``, or the exceptions that :func:`~tightbudget.engine.buckets.refine.refine` names.
@@ -149,75 +142,35 @@ class Engine:
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
         """
-        # a formula is of one run: others need not ask each pair for its sketch before the lines do
-        once = all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs)
-        exact = once and all(pairs[0][0].formula_is_exact() for pairs in self.pairs)
-        if exact:
-            runs = tuple(OneRun(pairs[0][0], math.inf) for pairs in self.pairs)
-            formula = question.exactly(runs, rtol)
-        else:
-            formula = question.in_closed_form(self.parts) if once else None
-        if formula is not None and (formula.relative_gap <= rtol or _decided(formula, target)):
-            return Answer(formula, method=CLOSED_FORM)
-        if exact and formula is not None and formula.relative_gap <= NEAR:  # masses are not closer
-            return Answer.missed(str(question), formula, rtol, reason=_ROUNDING, method=CLOSED_FORM)
-        lines = self._by_lines(SaddlePoint.bounds, question, rtol, cache, target)
-        if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
-            return Answer(lines, method=SADDLE_POINT)
-        if lines is not None and lines.relative_gap <= _OUT_OF_REACH:  # buckets are not closer
-            return Answer.missed(str(question), lines, rtol, reason=_ROUNDING, method=SADDLE_POINT)
-        if self.saddle_points:
-            # short arrays of doubles answer fast; where they do not do, smoothed lines may
-            found = refine(question, self.parts, rtol, target, cache, patient=False)
-            if found.why:
-                smooth = self._by_lines(SaddlePoint.smoothed, question, rtol, cache, target)
-                if smooth is not None and lines is not None:
-                    smooth = Bounds(max(lines.lower, smooth.lower), min(lines.upper, smooth.upper))
-                lines = smooth or lines
-                if lines is not None and (lines.relative_gap <= rtol or _decided(lines, target)):
-                    return Answer(lines, method=SADDLE_POINT)
-                found = refine(question, self.parts, rtol, target, cache, insist=insist)
-        else:
-            found = refine(question, self.parts, rtol, target, cache, insist=insist)
-        both = found.bounds
-        if lines is not None:
-            both = Bounds(max(lines.lower, both.lower), min(lines.upper, both.upper))
-        if not found.why or both.relative_gap <= rtol or _decided(both, target):
-            return Answer(both, method=BUCKETS)
-        return Answer.missed(str(question), both, rtol, reason=found.why, method=BUCKETS)
-
-    def _by_lines(
-        self,
-        bounds: _Lines,
-        question: Question,
-        rtol: float,
-        cache: Cache | None,
-        target: float | None,
-    ) -> Bounds | None:
-        """Bounds for the worse direction, or None where lines prove none for some direction.
-
-        ``bounds`` is the method of the saddle-point engine that is asked.
-        """
-        worst: Bounds | None = None
-        for i, engine in enumerate(self.saddle_points):
-            # lines that are there answer faster than a proof that this direction is milder
-            asked = worst is None or (cache is not None and bool(cache.lines(i)))
-            found = bounds(engine, question, rtol, cache, i, target) if asked else None
-            if found is None and worst is not None:
-                # its exact value is not above a bound of the worse direction: the lower one, so
-                # that nothing widens; the upper one does where only a target matters, and
-                # closer bounds of many different mechanisms would take seconds
-                decided = target is not None and worst.upper <= target and engine.takes_products
-                # guard: other-direction-below
-                if engine.below(*question.at(worst.upper if decided else worst.lower)):
-                    continue
-            if not asked:
-                found = bounds(engine, question, rtol, cache, i, target)
+        wanted = Wanted(question, rtol, target, cache, insist)
+        known: Bounds | None = None
+        why = name = ""
+        for method in self._methods():
+            found = method.bounds(wanted)
             if found is None:
-                return None
-            larger = worst or found
-            worst = Bounds(max(larger.lower, found.lower), max(larger.upper, found.upper))
-        return worst
+                continue
+            known = found.bounds if known is None else known.meet(found.bounds)
+            why, name = found.why, method.name
+            if not why or wanted.met_by(known):
+                return Answer(known, method=name)
+            if found.last:
+                break
+        assert known is not None, "buckets always answer"
+        return Answer.missed(str(question), known, rtol, reason=why, method=name)
+
+    def _methods(self) -> Iterator[Method]:
+        """Yields the methods in the order in which they are asked, the fastest first."""
+        # a formula is of one run: others need not ask each pair for its sketch before the lines do
+        if all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs):
+            alone = tuple(pairs[0][0] for pairs in self.pairs)
+            exact = all(pair.formula_is_exact() for pair in alone)
+            yield ExactFormula(alone) if exact else ClosedForm(self.parts)
+        if self.saddle_points:
+            yield ByLines(self.saddle_points)
+            # short arrays of doubles answer fast; where they do not do, smoothed lines may
+            yield ByBuckets(self.parts, patient=False)
+            yield ByLines(self.saddle_points, smooth=True)
+        yield ByBuckets(self.parts)
 
     def reader(self) -> Reader:
         """A function that answers delta(eps) at many eps, as close as it gets each time."""
@@ -249,7 +202,7 @@ class Engine:
             {"direction": direction.value, **row}
             for i, direction in enumerate(self.directions)
             for curve in kept(i)[:1]
-            for row in curve.describe(question.read_at(bounds))
+            for row in curve.describe(question.at(bounds.upper)[0])
         )
         return Explanation(str(question), bounds, answer.method, details)
 
@@ -257,8 +210,3 @@ class Engine:
 def _brief(value: float | str) -> str:
     """Writes three digits of a number; a text as it is."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _decided(bounds: Bounds, target: float | None) -> bool:
-    """Whether both bounds are on one side of a target."""
-    return target is not None and (bounds.upper <= target or bounds.lower > target)

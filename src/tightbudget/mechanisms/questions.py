@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from tightbudget.engine.answer import Answer, Asked
+from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
 from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
@@ -209,7 +210,8 @@ class Questions:
             cut = any(pair.tail_is_cut() for pairs in self.engine.pairs for pair, _ in pairs)
             if cut and question.at(0.0)[0] < math.inf:
                 return False
-            return all(question.settled(parts) is not None for parts in self.engine.parts)
+            reading = on_buckets(question)
+            return all(reading.settled(parts) is not None for parts in self.engine.parts)
 
         asked = Asked(words=str(question), gap=rtol, target=target, settled=settled)
         return self._of_both(ask, asked, halvings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
@@ -176,6 +176,26 @@ class Bounds:
         return Bounds(lower, upper, apart=self.apart)
 
     __rmul__ = __mul__
+
+    def meet(self, other: Bounds) -> Bounds:
+        """Bounds of one number of which both hold: the larger lower one, the smaller upper one."""
+        lower, upper = max(self.lower, other.lower), min(self.upper, other.upper)
+        return Bounds(lower, upper, apart=_together(self, other))
+
+    @staticmethod
+    def worst(each: Iterable[Bounds]) -> Bounds:
+        """Bounds of the largest of several numbers, from the bounds of each, at least one."""
+        numbers = list(each)
+        said = "; ".join(dict.fromkeys(one.apart for one in numbers if one.apart))
+        lower, upper = max(one.lower for one in numbers), max(one.upper for one in numbers)
+        return Bounds(lower, upper, apart=said)  # guard: worse-direction-counts
+
+    def decides(self, target: float | None) -> bool:
+        """Whether the number is known to be at most ``target``, or known to be above it.
+
+        False where ``target`` is None.
+        """
+        return target is not None and (self.upper <= target or self.lower > target)
 
     def overlaps(self, other: Bounds) -> bool:
         """Whether the two intervals have a number in common."""

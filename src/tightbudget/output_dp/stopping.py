@@ -121,9 +121,7 @@ def _delta_of(blocks: tuple[Composition, ...], prices: list[float], rtol: float)
     """
     directions = [_DirectionBounds(losses, prices, rtol) for losses in losses_by_direction(blocks)]
     while True:
-        worst = Bounds(
-            max(d.bounds.lower for d in directions), max(d.bounds.upper for d in directions)
-        )
+        worst = Bounds.worst(d.bounds for d in directions)
         settled = all(d.settled for d in directions if d.bounds.upper > worst.lower)
         if settled or worst.relative_gap <= rtol or worst.upper <= _FLOOR:
             return worst
@@ -264,7 +262,7 @@ class _DirectionBounds:
         self.passes += 1
         gap = (upper - lower) / upper if upper > 0 else 0.0
         self.settled = gap <= self.rtol
-        self.bounds = Bounds(max(lower, self.bounds.lower), min(upper, self.bounds.upper))
+        self.bounds = self.bounds.meet(Bounds(lower, upper))
         # in proportion to the variance, or to its root where a price is near an atom; what
         # does not shrink is rounding
         if gap > 1.5 * self.expected and not self.settled:

@@ -13,8 +13,16 @@ import math
 from dataclasses import dataclass
 
 from tightbudget.engine.answer import FLOOR, ROUNDED
-from tightbudget.engine.buckets.compose import MAX_LENGTH, Demand, Parts, make_plan, profile
+from tightbudget.engine.buckets.compose import (
+    MAX_LENGTH,
+    BucketPlan,
+    Demand,
+    Parts,
+    make_plan,
+    profile,
+)
 from tightbudget.engine.buckets.one_run import OneRun
+from tightbudget.engine.buckets.reading import OnBuckets, on_buckets
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import Question
@@ -28,10 +36,12 @@ from tightbudget.numerics.rounding import UNIT
 _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first: the worse one mostly shows
 _COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (milliseconds below)
+_CHEAPER = 64.0  # times the variance of a costly plan: an eighth of its buckets
 _FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
 # A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
 # of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
 _COARSER, _COARSEST = 10.0, 0.2
+_LIMITED = f"arrays are limited to {MAX_LENGTH} buckets"
 
 
 @dataclass(frozen=True)
@@ -101,10 +111,8 @@ def refine(
             if known[i].why:  # the other direction may still settle it
                 why = known[i].why
                 break
-    worst = _worst(known)
-    if worst.relative_gap <= rtol or worst.upper <= FLOOR:
-        return Known(worst)
-    if target is not None and (worst.upper <= target or worst.lower > target):
+    worst = Bounds.worst(found.bounds for found in known)
+    if worst.relative_gap <= rtol or worst.upper <= FLOOR or worst.decides(target):
         return Known(worst)
     # an upper bound of inf is an answer where delta may be below the mass at infinity, and a
     # width that comes from the losses' own rounding is nobody's to mend
@@ -113,23 +121,19 @@ def refine(
     return Known(worst, why=why or "the losses themselves are not known more closely")
 
 
-def _worst(known: list[Known]) -> Bounds:
-    return Bounds(
-        max(found.bounds.lower for found in known), max(found.bounds.upper for found in known)
-    )  # guard: worse-direction-counts
-
-
 @dataclass(frozen=True)
 class _InOneDirection:
     """A question that is asked of one direction of a composition.
 
     Attributes:
+        asked: how it is put to the buckets.
         direction: the number of the direction.
         start: what is known of the answer without any grid.
         settled: whether a grid brings nothing closer.
     """
 
     question: Question
+    asked: OnBuckets
     parts: Parts
     direction: int
     start: Bounds
@@ -138,25 +142,25 @@ class _InOneDirection:
     @staticmethod
     def of(question: Question, parts: Parts, rtol: float, direction: int) -> _InOneDirection:
         """Asks first what needs no grid: edge cases, few outcomes, a closed form."""
-        settled = question.settled(parts)
+        asked = on_buckets(question)
+        settled = asked.settled(parts)
         if settled is not None:
-            return _InOneDirection(question, parts, direction, settled, settled=True)
+            return _InOneDirection(question, asked, parts, direction, settled, settled=True)
         start, run = Bounds(0.0, question.most), OneRun.of(parts)
         if run is not None:
-            start = question.by_formula(run, parts, rtol)
-        return _InOneDirection(
-            question, parts, direction, start, settled=start.relative_gap <= rtol
-        )
+            start = asked.by_formula(run, parts, rtol)
+        done = start.relative_gap <= rtol
+        return _InOneDirection(question, asked, parts, direction, start, settled=done)
 
     @functools.cached_property
     def first(self) -> Saddle:
         """The first guess of where to place a profile."""
-        return self.question.first_tilt(self.parts)
+        return self.asked.first_tilt(self.parts)
 
     @property
     def size(self) -> float:
         """About the answer, by the first guess."""
-        return self.question.size(self.first)
+        return self.asked.size(self.first)
 
     def closest(
         self,
@@ -199,89 +203,162 @@ class _InOneDirection:
         Where the gap cannot be reached the bounds are those that the passes came to, and ``why``
         says what stood in the way.
         """
-        best, share = known.bounds, known.share
-        # cuts and infinite mass may take a hundredth of the gap each; the rest is for buckets
-        cut_share = tail = 1e-2 * rtol
+        best, effort, share_of_cuts = known.bounds, _Effort.first(known.share, rtol), math.nan
         if cache is not None:
-            share *= 0.5  # somewhat finer, so that the profile serves its neighbours
-            saddle = self._tilt(tail, _slack_nats(cut_share), best)
+            effort = dataclasses.replace(effort, share=0.5 * known.share)  # for its neighbours, too
+            saddle = self._tilt(effort, best)
             for seen in cache.profiles(self.direction):
-                got = self.question.read(seen, saddle, rtol)
-                best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
+                best = best.meet(self.asked.read(seen, saddle, rtol))
             if best.relative_gap <= rtol or best.upper <= floor:
                 return Known(best, known.share)
-        most, cut, extended = _FIRST_LENGTH, math.inf, False
-        share_of_cuts = math.nan
-        for turn in range(_PASSES + 1):
-            saddle = self._tilt(tail, _slack_nats(cut_share), best)
-            allowed = self.question.allowed_variance(saddle, rtol)
-            demand = Demand(
-                saddle=saddle,
-                variance=share * allowed,
-                tail=tail,
-                cut_share=cut_share,
-                extended=extended,
-            )
-            try:
-                plan, coarser = make_plan(self.parts, demand, most), 1.0
-                if turn == 0 and plan.longest > _COSTLY and cache is None:
-                    # what a costly plan will reach is learned from a cheap one
-                    coarser = 64.0
-                    cheap = dataclasses.replace(demand, variance=coarser * demand.variance)
-                    plan = make_plan(self.parts, cheap, most)
+        try:
+            for turn in range(_PASSES + 1):
+                saddle = self._tilt(effort, best)
+                allowed = self.asked.allowed_variance(saddle, rtol)
+                # what a costly plan will reach is learned from a cheap one
+                plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and cache is None)
                 seen = profile(self.parts, plan)
-            except PrecisionError as error:  # there is no such grid, so no bounds either
-                return _given_up(str(error), best, share, share_of_cuts)
-            if cache is not None:
-                cache.remember_profile(self.direction, seen)
-            got = self.question.read(seen, saddle, rtol)
-            best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
-            gap = got.relative_gap
-            decided = best.upper <= max(FLOOR, floor) or best.lower > ceiling
-            if best.relative_gap <= rtol or decided:
-                return Known(best, share * _aim(rtol, gap))
-            # one part of the gap is proportional to the variance, the other to the share of cuts
-            at = self.question.read_at(got)
-            share_of_cuts = seen.share_of_cuts(at) if math.isfinite(got.upper) else 1.0
-            by_buckets, by_cuts = gap * (1.0 - share_of_cuts) / coarser, gap * share_of_cuts
-            # cuts that take more than a fifth of the wanted gap are worth making finer
-            cutting = by_cuts > 0.2 * rtol
-            if cutting and share_of_cuts > 0.5:
-                pass  # what buckets do is not seen until cuts and rounding do less
-            elif plan.clamped:
-                if most == MAX_LENGTH or not patient:
-                    break
-                most = min(8 * most, MAX_LENGTH)
-            elif by_buckets > 0:
-                used = min(share, plan.variance / (coarser * allowed))
-                share = used * _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
-            if cutting:
-                # where cuts are finer than doubles, or finer ones did not help, it is the rounding
-                helpless = cut < math.inf and rtol < by_cuts > 0.5 * cut
-                if helpless and extended:
-                    why = "the rounding of doubles stands in the way"
-                    return _given_up(why, best, share, share_of_cuts)
-                if helpless or (not extended and plan.tolerance < UNIT):
-                    if not patient:
-                        break
-                    extended, cut, cut_share = True, math.inf, 1e-3 * tail
-                    continue
-                cut = by_cuts
-                cut_share *= max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
-        why = f"arrays are limited to {MAX_LENGTH} buckets"
-        why = why if plan.clamped else f"{_PASSES} refinements did not do"
-        return _given_up(why, best, share, share_of_cuts)
+                if cache is not None:
+                    cache.remember_profile(self.direction, seen)
+                got = self.asked.read(seen, saddle, rtol)
+                best = best.meet(got)
+                decided = best.upper <= max(FLOOR, floor) or best.lower > ceiling
+                if best.relative_gap <= rtol or decided:
+                    return Known(best, effort.share * _aim(rtol, got.relative_gap))
+                at = self.question.at(got.upper)[0]
+                share_of_cuts = seen.share_of_cuts(at) if math.isfinite(got.upper) else 1.0
+                used = min(effort.share, plan.variance / (coarser * allowed))
+                gap = _Gap(got.relative_gap, share_of_cuts, coarser)
+                effort = effort.after(plan, gap, used, rtol, patient=patient)
+            raise PrecisionError(_LIMITED if plan.clamped else f"{_PASSES} refinements did not do")
+        except PrecisionError as error:  # there is no such grid, or none that is finer
+            return _given_up(str(error), best, share_of_cuts)
 
-    def _tilt(self, tail: float, slack_nats: float, known: Bounds) -> Saddle:
-        return self.question.tilt(self.parts, self.first, tail, slack_nats, known)
+    def _plan(
+        self, effort: _Effort, saddle: Saddle, allowed: float, cheap_first: bool
+    ) -> tuple[BucketPlan, float]:
+        """A plan, and how many times the variance of the wanted one it has.
+
+        Raises:
+            PrecisionError: there is no such grid.
+        """
+        demand = Demand(
+            saddle=saddle,
+            variance=effort.share * allowed,
+            tail=effort.tail,
+            cut_share=effort.cut_share,
+            extended=effort.extended,
+        )
+        plan = make_plan(self.parts, demand, effort.most)
+        if not (cheap_first and plan.longest > _COSTLY):
+            return plan, 1.0
+        cheap = dataclasses.replace(demand, variance=_CHEAPER * demand.variance)
+        return make_plan(self.parts, cheap, effort.most), _CHEAPER
+
+    def _tilt(self, effort: _Effort, known: Bounds) -> Saddle:
+        slack_nats = _slack_nats(effort.cut_share)
+        return self.asked.tilt(self.parts, self.first, effort.tail, slack_nats, known)
 
 
-def _given_up(why: str, best: Bounds, share: float, share_of_cuts: float) -> Known:
+@dataclass(frozen=True)
+class _Gap:
+    """The relative gap of one pass: a part comes from buckets, the rest from cuts and rounding.
+
+    Attributes:
+        whole: the gap.
+        share_of_cuts: the share that comes from cuts and rounding.
+        coarser: how many times the wanted variance its buckets added.
+    """
+
+    whole: float
+    share_of_cuts: float
+    coarser: float
+
+    @property
+    def by_buckets(self) -> float:
+        """The part that is proportional to the variance, for the wanted variance."""
+        return self.whole * (1.0 - self.share_of_cuts) / self.coarser
+
+    @property
+    def by_cuts(self) -> float:
+        """The part that is proportional to the share of cuts."""
+        return self.whole * self.share_of_cuts
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """How fine the next pass is.
+
+    Attributes:
+        share: the share of the predicted variance that its buckets add.
+        tail: the share of delta that may count as infinite.
+        cut_share: the share of delta that cuts may take.
+        most: how many buckets one part may have.
+        extended: whether convolutions are made in extended precision.
+        cut: the part of the gap that cuts made before they were made finer; inf if they were not.
+    """
+
+    share: float
+    tail: float
+    cut_share: float
+    most: int = _FIRST_LENGTH
+    extended: bool = False
+    cut: float = math.inf
+
+    @staticmethod
+    def first(share: float, rtol: float) -> _Effort:
+        """The first pass: cuts and infinite mass may take a hundredth of the gap each."""
+        return _Effort(share, tail=1e-2 * rtol, cut_share=1e-2 * rtol)
+
+    def after(
+        self, plan: BucketPlan, gap: _Gap, used: float, rtol: float, *, patient: bool
+    ) -> _Effort:
+        """The effort of the pass that follows one that was not close enough.
+
+        Args:
+            plan: the plan of that pass.
+            gap: its gap.
+            used: the share of the predicted variance that it had.
+            rtol: the wanted gap.
+            patient: as for :func:`refine`.
+
+        Raises:
+            PrecisionError: no finer pass is possible, or allowed without patience.
+        """
+        by_buckets, by_cuts = gap.by_buckets, gap.by_cuts
+        # cuts that take more than a fifth of the wanted gap are worth making finer
+        cutting = by_cuts > 0.2 * rtol
+        share, most = self.share, self.most
+        if cutting and gap.share_of_cuts > 0.5:
+            pass  # what buckets do is not seen until cuts and rounding do less
+        elif plan.clamped:
+            if most == MAX_LENGTH or not patient:
+                raise PrecisionError(_LIMITED)
+            most = min(8 * most, MAX_LENGTH)
+        elif by_buckets > 0:
+            share = used * _aim(max(0.2 * rtol, rtol - by_cuts), by_buckets)
+        finer = dataclasses.replace(self, share=share, most=most)
+        if not cutting:
+            return finer
+        # where cuts are finer than doubles, or finer ones did not help, it is the rounding
+        helpless = self.cut < math.inf and rtol < by_cuts > 0.5 * self.cut
+        if helpless and self.extended:
+            raise PrecisionError("the rounding of doubles stands in the way")
+        if helpless or (not self.extended and plan.tolerance < UNIT):
+            if not patient:
+                raise PrecisionError("doubles are not precise enough")
+            least = 1e-3 * self.tail
+            return dataclasses.replace(finer, extended=True, cut=math.inf, cut_share=least)
+        less = max(1e-8, 0.05 * rtol / by_cuts) if math.isfinite(by_cuts) else 1e-4
+        return dataclasses.replace(finer, cut=by_cuts, cut_share=less * self.cut_share)
+
+
+def _given_up(why: str, best: Bounds, share_of_cuts: float) -> Known:
     """Returns bounds that are not close enough, with the shares of the last pass's gap."""
     if share_of_cuts >= 0.01:  # a smaller share would be told as 0%
         why += f" (of the last gap {share_of_cuts:.0%} came from cuts and rounding, the rest from"
         why += " buckets)"
-    return Known(best, share, why)
+    return Known(best, why=why)
 
 
 def _aim(rtol: float, gap: float) -> float:

@@ -41,7 +41,7 @@ def exceedance_bounds(losses: Engine, epsilon: float, rtol: float) -> Bounds:
     Source: Machanavajjhala et al. 2008, for the notion.
     """
     ends = [_of_direction(one, epsilon, rtol) for one in losses.apart()]
-    return Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
+    return Bounds.worst(ends)
 
 
 def _of_direction(losses: Engine, epsilon: float, rtol: float) -> Bounds:
@@ -65,7 +65,7 @@ def _of_direction(losses: Engine, epsilon: float, rtol: float) -> Bounds:
         least = drop / math.expm1(sub_up(right, epsilon)) * (1 - 8 * UNIT)
         # guard: chord-before-eps-upper-bound-mass
         low, high = add_down(here.lower, least), add_up(here.upper, most)
-        best = Bounds(max(best.lower, low), min(best.upper, high))
+        best = best.meet(Bounds(low, high))
         if before.width + 2.0 * here.width + after.width > 0.5 * h * best.width:
             break  # shorter chords would only show the gaps of delta
         h *= 0.5

@@ -49,7 +49,7 @@ def renyi_divergence(directions: tuple[Parts, ...], order: float, rtol: float) -
     reached: it says that no bound of a tail is known.
     """
     ends = [_of_direction(parts, order, rtol) for parts in directions]
-    worst = Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
+    worst = Bounds.worst(ends)
     if worst.relative_gap > rtol and rounding_of_renyi(directions) < worst.upper < math.inf:
         return Answer.missed(words_of_renyi(order), worst, rtol)
     return Answer(worst)
@@ -84,7 +84,7 @@ def _of_step(part: Part, s: float, rtol: float) -> Bounds:
     if known.relative_gap <= 0.5 * rtol:  # half, since adding up the parts rounds
         return known
     found = _by_parts(part, s, rtol)
-    return Bounds(max(known.lower, found.lower), min(known.upper, found.upper))
+    return known.meet(found)
 
 
 def _by_parts(part: Part, s: float, rtol: float) -> Bounds:
@@ -99,7 +99,7 @@ def _by_parts(part: Part, s: float, rtol: float) -> Bounds:
         if edges.size > _MOST:
             break
         got = _divergence(atoms.join(_bins(part.pair, edges, s)), s)
-        best = Bounds(max(best.lower, got.lower), min(best.upper, got.upper))
+        best = best.meet(got)
         # no bound of the tail: a finer grid does not help
         if best.relative_gap <= rtol or math.isinf(best.upper) or best.upper < _ROUNDED:
             break

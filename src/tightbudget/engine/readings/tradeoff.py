@@ -99,8 +99,7 @@ def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool
     def close(found: Bounds) -> bool:
         if target is None:
             return found.relative_gap <= rtol or found.upper <= NEGLIGIBLE
-        decided = found.upper <= target or found.lower > target
-        return decided or found.relative_gap <= rtol
+        return found.decides(target) or found.relative_gap <= rtol
 
     return close
 
@@ -109,7 +108,7 @@ def _larger(losses: Engine, alpha: float, close: Callable[[Bounds], bool], rtol:
     """The larger of the directions, as close as it gets."""
     ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
     # guard: test-worse-direction
-    return Bounds(max(b.lower for b in ends), max(b.upper for b in ends))
+    return Bounds.worst(ends)
 
 
 def _of_direction(
@@ -129,7 +128,7 @@ def _of_direction(
     read, best = losses.reader(), Bounds(alpha, 1.0)  # guessing is always possible
     for share in _SHARES:
         found = _search(read, alpha, share * rtol, _guess(parts, alpha), parts, close)
-        best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
+        best = best.meet(found)
         if close(best):
             break
     return best

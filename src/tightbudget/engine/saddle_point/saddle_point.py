@@ -24,6 +24,7 @@ from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import Question
 from tightbudget.engine.saddle_point import smoothed
 from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, lines_at
+from tightbudget.engine.saddle_point.reading import OnLines, on_lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up, log_down, mul_down
@@ -135,32 +136,33 @@ class SaddlePoint:
         Returns:
             The bounds, or None where no line proves any.
         """
-        if not question.within_reach(self.track):
+        asked = on_lines(question)
+        if not asked.within_reach(self.track):
             return None
-        best = question.without_lines(self.track)
+        best = asked.without_lines(self.track)
         if best is not None and best.relative_gap <= 0.5 * rtol:
             return best
         cache = cache or Cache()
         for lines in cache.lines(direction):
-            bounds = question.read_lines(lines, self.track)
+            bounds = asked.read_lines(lines, self.track)
             if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
-        for tracks, most, goal in self._plans(question, rtol):
+        for tracks, most, goal in self._plans(asked, rtol):
             one_by_one = tracks[0] is not self.track and self.takes_products
-            if one_by_one and best is not None and _decided(best, target):
+            if one_by_one and best is not None and best.decides(target):
                 return best
-            epsilon, log_delta = question.place(tracks), None
+            epsilon, log_delta = asked.place(tracks), None
             for _ in range(2):  # the second time where the first lines saw the answer
                 found = lines_at(tracks, epsilon, log_delta, most, goal)
                 if found is None:
                     break
-                bounds = question.read_lines(found, self.track)
+                bounds = asked.read_lines(found, self.track)
                 if bounds is not None and bounds.relative_gap <= rtol:
                     cache.remember_lines(direction, found)
                     return bounds
                 if bounds is not None and (best is None or bounds.width < best.width):
                     best = bounds
-                moved = question.place_again(found, self.track)
+                moved = asked.place_again(found, self.track)
                 if moved is None:
                     break
                 seen = found.read(moved)
@@ -183,7 +185,7 @@ class SaddlePoint:
         The arguments are those of :meth:`bounds`; a ``target`` saves nothing here. These bounds are
         as close as ``rtol`` and no closer, where losses are few and rare (:mod:`.smoothed`).
         """
-        if not question.within_reach(self.track):
+        if not on_lines(question).within_reach(self.track):
             return None
         cache = cache or Cache()
         return smoothed.bounds(self.term, self.track, question, rtol, cache, direction, target)
@@ -199,9 +201,7 @@ class SaddlePoint:
             return False
         return add_up(self.joined.upper(c), fixed) < log_delta
 
-    def _plans(
-        self, question: Question, rtol: float
-    ) -> Iterable[tuple[tuple[Track, ...], int, float]]:
+    def _plans(self, asked: OnLines, rtol: float) -> Iterable[tuple[tuple[Track, ...], int, float]]:
         """Yields tracks to place lines on, the most terms of a line, and the goal of its errors.
 
         The goal is that of :func:`~tightbudget.engine.saddle_point.contour.lines_at`.
@@ -213,16 +213,16 @@ class SaddlePoint:
             # a line for the wanted digits alone has a third of the points where |M| falls slowly
             yield whole, COST + _COST_OF_ONE * each, min(LOG_GOAL, _DIGITS - math.log(rtol))
             if self.apart is not None:  # more digits, and the rare losses of each mechanism
-                yield from self.apart._plans(question, rtol)
+                yield from self.apart._plans(asked, rtol)
             return
-        rare = self.rare_at(question.place(whole))
+        rare = self.rare_at(asked.place(whole))
         if rare is None:
             yield whole, COST, LOG_GOAL
             return
         # one line for all, if it is cheap; the split where it promises more; the costly line
         few = rare.number < _FEW_RARE
         yield whole, _CHEAP if few else COST, LOG_GOAL
-        if split := self.split_at(rare, question.place(whole)):
+        if split := self.split_at(rare, asked.place(whole)):
             yield split, COST, LOG_GOAL
         if few:
             yield whole, COST, LOG_GOAL
@@ -270,8 +270,3 @@ def _joined(term: Term) -> Term:
         members = [(group.transform, group.count) for group in groups]
         kept += [Group(product, 1) for product in members[0][0].together(members)]
     return Term(tuple(kept))
-
-
-def _decided(bounds: Bounds, target: float | None) -> bool:
-    """Whether both ``bounds`` are on one side of the ``target``."""
-    return target is not None and not bounds.lower <= target < bounds.upper

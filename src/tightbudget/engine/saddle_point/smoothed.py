@@ -27,6 +27,7 @@ import numpy as np
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import EpsilonAt, Question
 from tightbudget.engine.saddle_point.contour import LineIntegral, Lines, Reading, divided
+from tightbudget.engine.saddle_point.reading import on_lines
 from tightbudget.engine.saddle_point.saddle_points import Term, Track, log_g
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -116,7 +117,8 @@ def bounds(
         return None
     delta = question.delta if isinstance(question, EpsilonAt) else 0.0
     seeks = delta > 0.0
-    epsilon = question.place((track,))
+    asked = on_lines(question)
+    epsilon = asked.place((track,))
     if not seeks and epsilon <= 0.0:
         return None
     epsilon = max(epsilon, 1e-9)
@@ -141,7 +143,7 @@ def bounds(
         if not near or rough < 0.7 * spread:
             near, spread = near and rough >= 0.7 * spread, min(rough, spread)
             continue
-        found = question.read_lines(lines, track)
+        found = asked.read_lines(lines, track)
         if found is not None:
             if best is not None and found.width > 0.7 * best.width:
                 return best  # it is not the smoothing that keeps them apart
@@ -149,7 +151,7 @@ def bounds(
             if found.relative_gap <= rtol:
                 cache.remember_lines(direction, lines)
                 return best
-            if target is not None and (found.upper <= target or found.lower > target):
+            if found.decides(target):
                 return best
         # the gap of delta is v times the density of the loss; that of eps is a slope less
         room = 0.8 * rtol * (epsilon * slope if seeks else value)

@@ -1,0 +1,216 @@
+"""The methods that answer a question: each has one verb, and the engine asks one after the other.
+
+A closed form is of one run. Lines through saddle points are of Gaussian mechanisms, sampled or not:
+they answer with many digits or not at all, and say so quickly. Buckets are of everything. The two
+engines share nothing but the pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT
+from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.buckets.one_run import OneRun
+from tightbudget.engine.buckets.reading import on_buckets
+from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.cache import Cache
+from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.pairs.pair import Pair
+
+# Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
+# hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
+# that are as close as this are not tried again with buckets. Affects time, never truth.
+_OUT_OF_REACH = 1e-8
+# Masses that stand for an exact pair know an epsilon about as closely: where more is asked for, a
+# formula answers. A quarter of the default rtol, as either of two pairs is asked for, is not more:
+# the search takes seconds, masses half a second. It decides no bound.
+_NEAR = 2.5e-5
+_LEAST_DELTA = 1e-250  # an epsilon at a smaller delta is left to the buckets
+_ROUNDING = "the rounding of doubles stands in the way"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a method.
+
+    Attributes:
+        question: delta at an epsilon, or epsilon at a delta.
+        rtol: the wanted relative gap.
+        target: a value that the answer is to be compared with: bounds on one side of it do.
+        cache: what earlier questions of the same composition have left.
+        insist: whether wider gaps are tried where ``rtol`` is not reached, so that a refusal knows
+            what they prove.
+    """
+
+    question: Question
+    rtol: float
+    target: float | None = None
+    cache: Cache | None = None
+    insist: bool = True
+
+    def met_by(self, bounds: Bounds) -> bool:
+        """Whether bounds are as close as wanted, or on one side of the target."""
+        return bounds.relative_gap <= self.rtol or bounds.decides(self.target)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a method knows of an answer.
+
+    Attributes:
+        bounds: the closest bounds that it proves, for the worse direction.
+        why: what stands in the way of closer ones; "" where they are as close as they can be asked
+            to be, as :func:`~tightbudget.engine.buckets.refine.refine` says.
+        last: whether no later method is closer.
+    """
+
+    bounds: Bounds
+    why: str = _ROUNDING
+    last: bool = False
+
+
+class Method(Protocol):
+    """A way to answer a question about one composition, in each direction that matters."""
+
+    name: ClassVar[str]  # the engine that answers, as in an Explanation
+
+    def bounds(self, wanted: Wanted) -> Found | None:
+        """What the method knows of the answer; None where it proves nothing that counts."""
+
+
+@dataclass(frozen=True)
+class ExactFormula:
+    """The formula of exact pairs, of one run each, whose masses stand for other pairs.
+
+    The two are two pairs: an answer comes from the formula, or from the masses.
+    """
+
+    pairs: tuple[Pair, ...]
+
+    name: ClassVar[str] = CLOSED_FORM
+
+    def bounds(self, wanted: Wanted) -> Found | None:
+        """Bounds by the formula, or None where it is neither close nor near."""
+        found = self._found(wanted.question, wanted.rtol)
+        # masses are not closer where the formula is near; else they answer alone
+        near = found is not None and (wanted.met_by(found) or found.relative_gap <= _NEAR)
+        return Found(found, last=True) if found is not None and near else None
+
+    def _found(self, question: Question, rtol: float) -> Bounds | None:
+        runs = [OneRun(pair, math.inf) for pair in self.pairs]
+        if isinstance(question, DeltaAt):
+            if not math.isfinite(question.epsilon):
+                return None
+            return Bounds.worst(run.delta(question.epsilon) for run in runs)
+        # masses know the answer as closely as that, and a search takes seconds
+        if rtol >= _NEAR or not _LEAST_DELTA < question.delta < 1.0:
+            return None
+        # any guess will do: it is bracketed by steps that grow eightfold
+        return Bounds.worst(run.epsilon(question.delta, 1.0, rtol / 4.0) for run in runs)
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """The formula of delta(epsilon) of one run, in each direction.
+
+    It is closer than the engines and faster: a sampled Gaussian's takes a twentieth of the time of
+    its lines through saddle points. An epsilon is searched for, and lines know it closer.
+    """
+
+    directions: tuple[Parts, ...]
+
+    name: ClassVar[str] = CLOSED_FORM
+
+    def bounds(self, wanted: Wanted) -> Found | None:
+        """Bounds of delta by the formulas; None for an epsilon, or where a pair has none."""
+        question = wanted.question
+        if isinstance(question, EpsilonAt):
+            return None
+        found = []
+        for parts in self.directions:
+            run = OneRun.of(parts)
+            if run is None or run.pair.lines_are_closer():
+                return None
+            settled = on_buckets(question).settled(parts)
+            found.append(run.delta(question.epsilon) if settled is None else settled)
+        return Found(Bounds.worst(found))
+
+
+@dataclass(frozen=True)
+class ByLines:
+    """Lines through saddle points.
+
+    Attributes:
+        directions: the saddle-point engine of each direction; none if it takes no such pairs.
+        smooth: whether smoothed lines are asked, which take longer and see few rare losses.
+    """
+
+    directions: tuple[SaddlePoint, ...]
+    smooth: bool = False
+
+    name: ClassVar[str] = SADDLE_POINT
+
+    def bounds(self, wanted: Wanted) -> Found | None:
+        """Bounds by lines, or None where they prove none for some direction."""
+        found = self._worst(wanted)
+        if found is None:
+            return None
+        return Found(found, last=not self.smooth and found.relative_gap <= _OUT_OF_REACH)
+
+    def _worst(self, wanted: Wanted) -> Bounds | None:
+        """Bounds for the worse direction, or None where lines prove none for some direction."""
+        worst: Bounds | None = None
+        cache, target = wanted.cache, wanted.target
+        for i, engine in enumerate(self.directions):
+            ask = engine.smoothed if self.smooth else engine.bounds
+            # lines that are there answer faster than a proof that this direction is milder
+            asked = worst is None or (cache is not None and bool(cache.lines(i)))
+            found = ask(wanted.question, wanted.rtol, cache, i, target) if asked else None
+            if found is None and worst is not None:
+                # its exact value is not above a bound of the worse direction: the lower one, so
+                # that nothing widens; the upper one does where only a target matters, and
+                # closer bounds of many different mechanisms would take seconds
+                decided = target is not None and worst.upper <= target and engine.takes_products
+                # guard: other-direction-below
+                if engine.below(*wanted.question.at(worst.upper if decided else worst.lower)):
+                    continue
+            if not asked:
+                found = ask(wanted.question, wanted.rtol, cache, i, target)
+            if found is None:
+                return None
+            worst = found if worst is None else Bounds.worst((worst, found))
+        return worst
+
+
+@dataclass(frozen=True)
+class ByBuckets:
+    """Losses added up on a grid of buckets.
+
+    Attributes:
+        directions: the composition in each direction.
+        patient: whether arrays grow and convolutions are made in extended precision where the gap
+            needs it. Without patience a question that needs either is given up at once.
+    """
+
+    directions: tuple[Parts, ...]
+    patient: bool = True
+
+    name: ClassVar[str] = BUCKETS
+
+    def bounds(self, wanted: Wanted) -> Found | None:
+        """Bounds by buckets, which always answer."""
+        found = refine(
+            wanted.question,
+            self.directions,
+            wanted.rtol,
+            wanted.target,
+            wanted.cache,
+            insist=wanted.insist,
+            patient=self.patient,
+        )
+        return Found(found.bounds, found.why)
