@@ -69,6 +69,7 @@ def ledger_url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_a_served_ledger_answers_as_the_tables_say(
     table: ConformanceTable, ledger_url: str, remote: tb.RemoteLedger

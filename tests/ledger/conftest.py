@@ -13,9 +13,6 @@ from tightbudget.ledger.store import store
 from tightbudget.ledger.store.versions import migrate
 
 BACKENDS = ["sqlite", "postgresql"]
-# Databases of a server are made, and waited for, at every test: in `make test` PostgreSQL answers
-# the conformance tables and runs one race, in `make slow` all tests of this room.
-on_both = pytest.mark.parametrize("url", BACKENDS, indirect=True)
 
 
 def own_server() -> OwnServer:
@@ -49,7 +46,10 @@ def mortal() -> Iterator[OwnServer]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of a database with nothing in it, on each backend."""
+    """The address of a database with nothing in it, on each backend.
+
+    Databases of a server are made, and waited for, at every test: only `make slow` has them.
+    """
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/budget.db"
         return

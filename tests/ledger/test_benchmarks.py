@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.ledger.conftest import on_both
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -77,7 +76,6 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.slow
-@on_both
 def test_clients_take_turns_with_a_bare_table(url: str, worker: Any) -> None:
     worker.does("opened", url=url, names=["data"])
     worker.does("bare", url=url)
@@ -97,7 +95,6 @@ def test_clients_take_turns_with_a_bare_table(url: str, worker: Any) -> None:
 
 
 @pytest.mark.slow
-@on_both
 def test_runs_on_many_budgets_are_counted(url: str, worker: Any) -> None:
     names = [f"budget {number}" for number in range(30)]
     worker.does("opened", url=url, names=["data", *names])
@@ -112,7 +109,6 @@ def test_runs_on_many_budgets_are_counted(url: str, worker: Any) -> None:
 
 
 @pytest.mark.slow
-@on_both
 def test_a_history_that_was_written_at_once_verifies(url: str, worker: Any) -> None:
     worker.does("history", url=url, size=600)
     assert worker.does("verified", url=url)["events"] == 600

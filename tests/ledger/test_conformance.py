@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import pytest
 from tests.ledger.conformance import TABLES, ConformanceTable, LedgerActor
-from tests.ledger.conftest import on_both
 from tests.ledger.model import Model
 
 
-@on_both
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_every_backend_answers_as_the_tables_say(
     table: ConformanceTable, actor: LedgerActor

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Engine, event
 from tests.ledger import power_cuts
-from tests.ledger.conftest import on_both
 from tests.ledger.servers import OwnServer
 from tests.ledger.victims import born
 from tests.web.load import Clients, Program, prepared
@@ -314,7 +313,6 @@ def opened(url: str) -> str:
 # --------------------------------------------------------------------------------- loops
 
 
-@on_both
 @pytest.mark.parametrize(("processes", "threads"), [(6, 1), (2, 8)])
 def test_clients_are_killed(url: str, processes: int, threads: int) -> None:
     """With many threads, SIGKILL meets acts that share what is written at once."""
@@ -369,7 +367,6 @@ def test_acts_that_are_answered_too_early_are_missed(
         record.check(url)
 
 
-@on_both
 def test_the_http_server_is_killed(url: str, tmp_path: Path) -> None:
     chance = random.Random(11)
     token = prepared(url)

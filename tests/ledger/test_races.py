@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, func, select
 from sqlalchemy.engine import make_url
 from tests.ledger.conformance import Deed, LedgerActor, number
-from tests.ledger.conftest import on_both
 from tests.ledger.victims import PROCESSES, born, heard
 
 import tightbudget as tb
@@ -75,7 +74,6 @@ def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
     return [(who, actor.act(Deed(verb="settle", name="A1", words=(who,))))]
 
 
-@on_both
 @pytest.mark.parametrize(
     ("cap", "grants"),
     [("2.05 1e-6", 20), ("1000 1.2e-7", 12), ("0.1 1e-6", 1), ("0.09999 1e-6", 0)],

@@ -108,7 +108,9 @@ def duckdb() -> Any:
     return ibis.memtable(COLUMNS)
 
 
-@pytest.fixture(scope="module", params=["duckdb", "polars", "postgres"])
+@pytest.fixture(
+    scope="module", params=["duckdb", "polars", pytest.param("postgres", marks=pytest.mark.slow)]
+)
 def table(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The edge values on each engine."""
     if request.param == "duckdb":
@@ -872,6 +874,7 @@ def test_dates_beyond_the_usual_years_are_missing() -> None:
     assert unusual_dates(ibis.duckdb.connect()) == [(None,) * 6] * 3
 
 
+@pytest.mark.slow
 def test_dates_beyond_the_usual_years_are_missing_on_postgresql(postgres: Server) -> None:
     address = postgres.create_database()
     connection = ibis.connect(address.replace("postgresql+psycopg", "postgresql"))
@@ -880,6 +883,7 @@ def test_dates_beyond_the_usual_years_are_missing_on_postgresql(postgres: Server
     postgres.drop_database(address)
 
 
+@pytest.mark.slow
 def test_a_decimal_that_is_not_a_number_is_missing(postgres: Server) -> None:
     address = postgres.create_database()
     connection = ibis.connect(address.replace("postgresql+psycopg", "postgresql"))
