@@ -61,7 +61,7 @@ plt.rcParams.update(
     {"axes.spines.top": False, "axes.spines.right": False, "font.size": 11}
 )
 BLUE, RED, GREEN, PALE = "#1f5fa8", "#b3452c", "#3d7a45", "0.6"
-left = [statement.left.amount for _, statement in ada.course()]
+left = [statement.left.amount for _, statement in ada.balance_history()]
 figure, ax = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
 ax.step(
     [k / 3 for k in range(len(left))], left, where="post", color=BLUE, lw=2

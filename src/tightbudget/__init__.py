@@ -92,8 +92,8 @@ _IN_THEIR_ROOM = {
     "MECHANISMS",
     "Direction",
     "AboveThresholdRun",
-    "QuestionWhatIf",
-    "SessionWhatIf",
+    "QuestionPreview",
+    "SessionPreview",
     "TableAnswer",
 }
 
@@ -157,9 +157,12 @@ for _name in _IN_THEIR_ROOM:
 _RENAMED = {
     "Budget": "Amount",
     "Histogram": "HistogramPair",
+    "QuestionWhatIf": "tables.QuestionPreview",
+    "SessionWhatIf": "tables.SessionPreview",
     "TestedCounts": "GatedCounts",
     "TestedRelease": "release.GatedRelease",
     "TestSensitivity": "release.GateSensitivity",
+    "WhatIf": "release.ReleasePreview",
     "WorstCase": "ApproximateDP",
     "classic": "privacy_buckets",
 }

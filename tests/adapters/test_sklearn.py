@@ -84,7 +84,7 @@ class Spy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_") and not self.withheld
 
-    def what_if(self, meter: tb.release.Meter) -> tb.release.WhatIf:
+    def what_if(self, meter: tb.release.Meter) -> tb.release.ReleasePreview:
         return what_if(self.guarantee, meter)
 
     def fit(self, X: Any, y: Any, *, meter: tb.release.Meter, noise: Any = None) -> Self:

@@ -187,6 +187,8 @@ def test_a_name_of_an_earlier_version_says_where_it_is_now() -> None:
         "FileError": "tb.FileError is tb.errors.FileError now",
         "Question": "tb.Question is tb.sweeps.Question now",
         "Direction": "tb.Direction is tb.mechanisms.Direction now",
+        "WhatIf": "tb.WhatIf is tb.release.ReleasePreview now",
+        "SessionWhatIf": "tb.SessionWhatIf is tb.tables.SessionPreview now",
         "TableAnswer": "tb.TableAnswer is tb.tables.TableAnswer now",
     }
     for name, words in said.items():

@@ -326,7 +326,7 @@ OTHERS = {
     "PrivateLogisticRegression": "keeps its parameters as scikit-learn wants it, and hands them to"
     " OutputPerturbation and logistic_with_test", "sweep": "a number of processes alone",
     "Subsampled": "made by subsampled", "StoppingSchedule": "a result",
-    "QuestionWhatIf": "a result", "AboveThresholdRun": "made by open",
+    "QuestionPreview": "a result", "AboveThresholdRun": "made by open",
     "Proposal": "made while a mechanism runs, from private data",
 }  # fmt: skip
 # what a function answers is not given; a noise is tried with its own example

@@ -84,7 +84,10 @@ class Witness:
 
     def agrees(self, last: int) -> bool:
         return all(
-            [(event.sequence, then) for event, then in self.ledger.budget(name).course(last)]
+            [
+                (event.sequence, then)
+                for event, then in self.ledger.budget(name).balance_history(last)
+            ]
             == list(seen.items())[-last:]
             for name, seen in self.seen.items()
         )
@@ -136,14 +139,14 @@ def test_a_plan_is_spent_from_the_beginning(actor: LedgerActor) -> None:
     data = actor.ledger.open_budget("data", epsilon=3, delta=1e-6)
     part = actor.ledger.open_budget("plan", kind="plan", plan=plan, delta=1e-7, parent="data")
     part.reserve("P", tb.Gaussian(sigma=20.0))
-    assert all(then.spent == then.cap for _, then in part.course())
-    assert [then.held.amount > 0 for _, then in data.course()] == [False, True]
+    assert all(then.spent == then.cap for _, then in part.balance_history())
+    assert [then.held.amount > 0 for _, then in data.balance_history()] == [False, True]
 
 
 def test_a_length_that_is_none_is_refused(actor: LedgerActor) -> None:
     actor.ledger.open_budget("data", epsilon=1, delta=0)
     with pytest.raises(tb.ParameterError, match=r"last must be .* got 0"):
-        actor.ledger.budget("data").course(0)
+        actor.ledger.budget("data").balance_history(0)
 
 
 # --------------------------------------------------------------------- the other questions
@@ -307,10 +310,18 @@ def test_an_end_without_a_beginning_is_corrupt(tmp_path: Path) -> None:
     with tb.Ledger(f"sqlite:///{path}") as ledger:
         data = ledger.open_budget("data", epsilon=1, delta=0)
         data.reserve("A", tb.OutputDP.from_dp(0.5)).void()
-        assert [statement.held.amount for _, statement in data.course()] == [0, 0.5, 0]
+        assert [statement.held.amount for _, statement in data.balance_history()] == [0, 0.5, 0]
         with contextlib.closing(sqlite3.connect(path)) as tampered, tampered:
             for (name,) in tampered.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
                 tampered.execute(f"DROP TRIGGER {name}")
             tampered.execute("DELETE FROM events WHERE kind = 'reserved'")
         with pytest.raises(tb.errors.LedgerCorruptError, match="event 3 ends what no event began"):
-            data.course()
+            data.balance_history()
+
+
+def test_the_old_name_says_the_new_one(tmp_path: Path) -> None:
+    ledger = tb.Ledger(f"sqlite:///{tmp_path}/budget.db")
+    budget = ledger.open_budget("ada", epsilon=1)
+    with pytest.raises(AttributeError, match=r"LedgerBudget\.course is .*\.balance_history now"):
+        _ = budget.course
+    ledger.close()

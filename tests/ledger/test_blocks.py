@@ -573,7 +573,7 @@ def test_a_block_that_nobody_has_touched_is_corrected(ledger: tb.Ledger) -> None
         assert budget.left.epsilon == left.epsilon - 0.25
         assert ledger.head().sequence - before == (1 if name == "clicks" else 2)
     assert [event.kind for event in ledger.budget(block).history()] == ["opened", "corrected"]
-    assert len(ledger.budget(block).course()) == 2
+    assert len(ledger.budget(block).balance_history()) == 2
     assert clicks.where(day="2026-01-31", region="eu").left.epsilon == 0.75
     run(clicks.where(day="2026-01-30..2026-01-31", region="eu"), "after")
     assert spent(ledger)[block] == 0.35
@@ -594,7 +594,7 @@ def test_a_correction_that_is_refused_opens_no_block(ledger: tb.Ledger) -> None:
         budget.reserve("A", PRICES)
     assert budget.statement().left.epsilon == 1
     assert not list(budget.history())
-    assert not budget.course()
+    assert not budget.balance_history()
     assert not budget.parts(1)
     assert budget.can_afford(PRICES)
     assert ledger.head() == before

@@ -97,4 +97,4 @@ def test_an_event_of_no_known_kind_is_corrupt(tmp_path: Path) -> None:
         with pytest.raises(
             tb.errors.LedgerCorruptError, match="event 2 is of no known kind: 'end'"
         ):
-            data.course()
+            data.balance_history()

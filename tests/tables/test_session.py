@@ -329,7 +329,7 @@ def test_a_preview_of_an_odometer_fits() -> None:
 def test_a_preview_shows_itself() -> None:
     preview = session().what_if([COUNT, tb.Sum(column="fare", bounds=(0, 64), epsilon=1)])
     assert repr(preview) == (
-        "<SessionWhatIf: 2 questions, at most epsilon 1.5, delta 0.0; "
+        "<SessionPreview: 2 questions, at most epsilon 1.5, delta 0.0; "
         "left epsilon 10.0, delta 0.0: all fit>"
     )
     lines = str(preview).splitlines()

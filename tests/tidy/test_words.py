@@ -65,7 +65,6 @@ TWICE: dict[str, str] = {
     "Hold": "the account's value, and its form over HTTP",
     "OpenHold": "the ledger's value, and its form over HTTP",
     "Statement": "the ledger's value, and its form over HTTP",
-    "WhatIf": "the release's value; a question over HTTP",
     # to be told apart, where it helps
     "Head": "of the chain; of an answer over HTTP",
     "Line": "of divergences (public in theorems); of a transform's values, inside the engine",

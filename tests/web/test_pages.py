@@ -346,7 +346,7 @@ def test_the_course_is_answered_as_the_library_has_it(client: Client, ledger: tb
     hold.start()
     hold.settle("not found")
     found = client().get("/api/v1/course", params={"budget": "ada", "last": 3}).json()["course"]
-    for moment, (event, then) in zip(found, ledger.budget("ada").course(3), strict=True):
+    for moment, (event, then) in zip(found, ledger.budget("ada").balance_history(3), strict=True):
         assert moment["event"]["hash"] == event.hash
         assert moment["statement"]["spent"]["amount"] == then.spent.amount
         assert moment["statement"]["saved"]["amount"] == then.saved.amount

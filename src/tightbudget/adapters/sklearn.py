@@ -23,7 +23,7 @@ import numpy as np
 from tightbudget.errors import BudgetError, ExtraError, ParameterError
 from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Amount, Price, exact, exact_positive, printed_up
-from tightbudget.release import LaplaceRelease, Meter, Noise, WhatIf
+from tightbudget.release import LaplaceRelease, Meter, Noise, ReleasePreview
 from tightbudget.release.default_meter import meter_or_default
 from tightbudget.release.private_number import listed
 from tightbudget.release.release import answered
@@ -152,7 +152,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         self.score_epsilon = score_epsilon
         self.folds = folds
 
-    def what_if(self, meter: Meter) -> WhatIf:
+    def what_if(self, meter: Meter) -> ReleasePreview:
         """Says what the search would cost at most and at least, and whether it fits.
 
         It touches nothing. The least price is that of the fits at their cheapest, since a model
@@ -164,7 +164,7 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         rounds, score = _splitter(self.folds).get_n_splits(), self._score()
         fits = [_payer(candidate)[1].what_if(meter) for candidate in self._candidates()]
         most, least = [fit.most for fit in fits], [fit.least for fit in fits]
-        return WhatIf(
+        return ReleasePreview(
             most=_total(most, rounds, score, max if self.refit else None),
             least=_total(least, rounds, Fraction(0), min if self.refit else None),
             left=meter.left,

@@ -21,7 +21,9 @@ from tightbudget.promises.stored_words import EventKind
 from tightbudget.promises.units import NOTHING, Units
 
 
-def course(connection: Connection, balance: Balance, most: int) -> list[tuple[Entry, Balance]]:
+def balance_history(
+    connection: Connection, balance: Balance, most: int
+) -> list[tuple[Entry, Balance]]:
     """Returns the last events of a budget, oldest first, each with the balance after it.
 
     Guarantee: each balance is the one that was stored then, to the last unit.

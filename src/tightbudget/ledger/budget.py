@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from sqlalchemy import Connection
 
 from tightbudget.errors import TightBudgetError
 from tightbudget.ledger.acts import answers, budget_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
-from tightbudget.ledger.balance_history import course
+from tightbudget.ledger.balance_history import balance_history
 from tightbudget.ledger.history import History
 from tightbudget.ledger.hold import LedgerHold, open_in, reserve
 from tightbudget.ledger.rows import budget_rows
@@ -109,7 +110,7 @@ class LedgerBudget(Payer[LedgerHold]):
         """Reads the events of this budget, oldest first."""
         return History(self._session).events(self._name)
 
-    def course(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:
+    def balance_history(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:
         """Returns the last events of this budget, oldest first, each with the statement after it.
 
         Guarantee: each statement is the one that would have been read then.
@@ -120,8 +121,13 @@ class LedgerBudget(Payer[LedgerHold]):
         with self._session.read() as connection:
             now = answers.balance_of(connection, self._name)
             parent = _parent_name(connection, now)
-            found = course(connection, now, positive_count(last=last))
+            found = balance_history(connection, now, positive_count(last=last))
         return tuple((Event.of(entry), statement_of(then, parent)) for entry, then in found)
+
+    @property
+    def course(self) -> NoReturn:
+        """Refuses the name that this method had in version 0.1."""
+        raise AttributeError("LedgerBudget.course is LedgerBudget.balance_history now")
 
     def parts(self, limit: int) -> tuple[str, ...]:
         """Returns the names of its first parts, as many as the limit at most."""

@@ -36,7 +36,7 @@ from tightbudget.release.mechanisms.top_k import TopK
 from tightbudget.release.mechanisms.trimmed_mean import TrimmedMean
 from tightbudget.release.meter import Meter, Reserved
 from tightbudget.release.noise.noise import FixedNoise, Noise, OpenDPNoise
-from tightbudget.release.release import Receipt, Rehearsal, Release, WhatIf
+from tightbudget.release.release import Receipt, Rehearsal, Release, ReleasePreview
 from tightbudget.release.run_lengths import RunLengths
 from tightbudget.release.stopping import StoppingCallback
 
@@ -77,7 +77,7 @@ __all__ = [
     "TopK",
     "ToyRelease",
     "TrimmedMean",
-    "WhatIf",
+    "ReleasePreview",
     "logistic_with_test",
 ]
 

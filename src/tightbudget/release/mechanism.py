@@ -28,7 +28,7 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
-from tightbudget.release.release import Rehearsal, Release, WhatIf, paid, rehearsed, what_if
+from tightbudget.release.release import Rehearsal, Release, ReleasePreview, paid, rehearsed, what_if
 
 D = TypeVar("D")
 V = TypeVar("V")
@@ -68,7 +68,7 @@ class Priced(ABC):
     def guarantee(self) -> OutputDP:
         """The guarantee: a price for each output cell, and delta."""
 
-    def what_if(self, meter: Meter) -> WhatIf:
+    def what_if(self, meter: Meter) -> ReleasePreview:
         """Says what a run would cost at most and at least, and whether it fits; touches nothing.
 
         Raises:

@@ -104,7 +104,7 @@ class Release(Generic[V]):
 
 
 @dataclass(frozen=True)
-class WhatIf:
+class ReleasePreview:
     """The prices of a mechanism beside the budget that is left, asked before a run.
 
     Attributes:
@@ -164,7 +164,7 @@ def rehearsed(guarantee: OutputDP, data: Any, run: Callable[[Any], tuple[V, Cell
     )
 
 
-def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
+def what_if(guarantee: OutputDP, meter: Meter) -> ReleasePreview:
     """Compares the prices of a mechanism with what a meter has left; reserves nothing.
 
     Raises:
@@ -174,7 +174,7 @@ def what_if(guarantee: OutputDP, meter: Meter) -> WhatIf:
     if left.unit != "epsilon":
         raise refuse("meter", "count epsilon", left.unit)
     delta = printed_up(guarantee.delta)
-    return WhatIf(
+    return ReleasePreview(
         most=Amount(printed_up(guarantee.sup), delta, left.unit),
         least=Amount(printed_up(guarantee.cheapest()), delta, left.unit),
         left=left,

@@ -22,7 +22,7 @@ from tightbudget.tables.mechanisms.sum import Sum
 from tightbudget.tables.mechanisms.tested_counts import GatedCounts
 from tightbudget.tables.mechanisms.top_groups import TopGroups
 from tightbudget.tables.mechanisms.variance import Variance
-from tightbudget.tables.session import QuestionWhatIf, Session, SessionWhatIf
+from tightbudget.tables.session import QuestionPreview, Session, SessionPreview
 from tightbudget.tables.table import Table
 
 __all__ = [
@@ -40,11 +40,11 @@ __all__ = [
     "Mean",
     "OrderStatistic",
     "Quantiles",
-    "QuestionWhatIf",
+    "QuestionPreview",
     "SelectedCounts",
     "SelectedKeys",
     "Session",
-    "SessionWhatIf",
+    "SessionPreview",
     "Sum",
     "Table",
     "TableAnswer",

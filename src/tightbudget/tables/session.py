@@ -34,7 +34,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionWhatIf:
+class QuestionPreview:
     """The price and the noise of one question, before it is asked.
 
     Attributes:
@@ -84,7 +84,7 @@ class QuestionWhatIf:
 
 
 @dataclass(frozen=True, repr=False)
-class SessionWhatIf:
+class SessionPreview:
     """The prices and the noise of several questions beside the budget that is left.
 
     Attributes:
@@ -92,7 +92,7 @@ class SessionWhatIf:
         left: the amount that the meter has left.
     """
 
-    questions: tuple[QuestionWhatIf, ...]
+    questions: tuple[QuestionPreview, ...]
     left: Amount
 
     @property
@@ -147,7 +147,7 @@ class SessionWhatIf:
         fit = "all fit" if self.fits else "they do not all fit"
         many = len(self.questions)
         return (
-            f"<SessionWhatIf: {many} question{'s' * (many != 1)}, at most {self.most}; "
+            f"<SessionPreview: {many} question{'s' * (many != 1)}, at most {self.most}; "
             f"left {self.left}: {fit}>"
         )
 
@@ -245,7 +245,7 @@ class Session(Uncopied):
 
     # ------------------------------------------------------------------ before
 
-    def what_if(self, questions: Sequence[TableMechanism[Any]]) -> SessionWhatIf:
+    def what_if(self, questions: Sequence[TableMechanism[Any]]) -> SessionPreview:
         """Says what questions would cost together, and what noise each would have.
 
         Each question is planned, so that all refusals that do not depend on the budget are seen.
@@ -274,7 +274,7 @@ class Session(Uncopied):
             delta += exact(delta=question.guarantee.delta)
             total = Amount(printed_up(epsilon), printed_up(delta), left.unit)
             found.append(
-                QuestionWhatIf(
+                QuestionPreview(
                     question=text,
                     most=price.most,
                     least=price.least,
@@ -284,7 +284,7 @@ class Session(Uncopied):
                     fits=total.amount <= left.amount and total.delta <= left.delta,
                 )
             )
-        return SessionWhatIf(tuple(found), left)
+        return SessionPreview(tuple(found), left)
 
     # ------------------------------------------------------------------ answers
 

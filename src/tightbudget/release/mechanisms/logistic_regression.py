@@ -27,7 +27,7 @@ from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.private_number import listed
 from tightbudget.release.rehearsal import in_rehearsal, rehearsal
-from tightbudget.release.release import Rehearsal, WhatIf, answered, what_if
+from tightbudget.release.release import Rehearsal, ReleasePreview, answered, what_if
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -109,7 +109,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "release_") and self.release_.value is not None
 
-    def what_if(self, meter: Meter) -> WhatIf:
+    def what_if(self, meter: Meter) -> ReleasePreview:
         """Says what a fit would cost at most and at least, and whether it fits; touches nothing."""
         prices: dict[Cell, Price] = {"value": self.epsilon}
         if self.threshold is not None:

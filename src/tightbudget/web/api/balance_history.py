@@ -50,5 +50,5 @@ def course_seen(budget: LedgerBudget, caller: Caller, last: int) -> list[dict[st
     """Returns a budget's last events, oldest first, each with the budget just after it."""
     return [
         {"event": event_seen(event, caller), "statement": statement_seen(then, caller)}
-        for event, then in budget.course(last)
+        for event, then in budget.balance_history(last)
     ]
