@@ -11,7 +11,7 @@ import numpy as np
 from tightbudget.mechanisms.gaussian_path import log_moment
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
-from tightbudget.numerics.rounding import UNIT, FloatArray, mul_down, mul_up
+from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, log_up, mul_down, mul_up
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch, zero
 from tightbudget.pairs.transform import Transform
@@ -145,7 +145,7 @@ class RemovePair(_SubsampledPair):
     def log_rest(self, s: float) -> float:
         # H(p, q) = p^(s + 1) q^-s - (s + 1) p + s q >= 0 is convex and H(c p, c q) = c H(p, q), so
         # that H((1 - q) Q + q P, (1 - q) Q + q Q) <= (1 - q) H(Q, Q) + q H(P, Q) = q H(P, Q)
-        return self.base.log_rest(s) + math.log(self.q) * (1.0 - 4 * UNIT)
+        return add_up(self.base.log_rest(s), log_up(self.q))
 
 
 @dataclass(frozen=True)
