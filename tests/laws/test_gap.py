@@ -36,6 +36,8 @@ EPOCHS = {
     "epoch-of-epochs": tb.Laplace(1.0).allocated(3).allocated(4) * 1,
     "epoch-of-shuffles": tb.Gaussian(2.0).shuffled(5).under("zero-out") * 2,
     "sample-of-epochs": tb.Laplace(1.0).allocated(10).subsampled(0.1) * 3,
+    "rarely-without-record": tb.ApproximateDP(0.0455, 1e-12).allocated(2) * 2,
+    "tiny-losses": tb.ApproximateDP(1e-9, 1e-9).allocated(3) * 2,
     "little-noise": tb.Gaussian(0.02).allocated(3) * 1,
 }
 RUNS = {case.name: case.mechanism * 1 for case in CASES} | EPOCHS

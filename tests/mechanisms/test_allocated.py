@@ -352,3 +352,29 @@ def test_a_table_may_name_the_parameter_itself() -> None:
 def test_a_table_without_steps_is_refused() -> None:
     with pytest.raises(FileError, match="allocated needs steps"):
         tb.Mechanism.from_dict({"mechanism": "gaussian", "sigma": 1.0, "allocated": {"times": 3}})
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0455, 1e-12), (0.3, 1e-6), (0.002, 1e-12)])
+def test_steps_that_rarely_show_that_they_have_no_record_end_in_a_second(
+    epsilon: float, delta: float
+) -> None:
+    """A ratio of 0 is far from all others on a lattice that resolves those."""
+    high = (1.0 - delta) / (1.0 + math.exp(-epsilon))
+    step = [
+        (math.exp(epsilon), high * math.exp(-epsilon)),
+        (math.exp(-epsilon), high),
+        (0.0, delta),
+    ]
+    epoch = [((x + y) / 2.0, a * b) for x, a in step for y, b in step]
+    exact = sum(a * b * max(0.0, x * y - 1.0) for x, a in epoch for y, b in epoch)
+    exact += 1.0 - (1.0 - delta) ** 2
+    found = (tb.ApproximateDP(epsilon, delta).allocated(2) * 2).delta(0.0)
+    assert found.lower * (1 - 1e-9) <= exact <= found.upper * (1 + 1e-9)
+    assert found.relative_gap <= 1e-4
+
+
+def test_losses_below_what_a_lattice_resolves_are_refused_in_a_second() -> None:
+    with pytest.raises(
+        tb.PrecisionError, match=r"delta at epsilon = 0 is in \[2\..*e-09, 3\..*e-09\]"
+    ):
+        (tb.ApproximateDP(1e-9, 1e-9).allocated(3) * 2).delta(0.0)

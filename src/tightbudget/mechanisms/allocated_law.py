@@ -128,20 +128,48 @@ def added(pieces: list[Piece]) -> Piece:
     return Piece(pieces[0].level, first, rows)
 
 
+# Zeros between the masses of a piece are passed over where there are more than this: outputs that
+# show for certain that they have no record leave lumps of masses far apart.
+_GAP = 256
+
+
+def _lumps(row: FloatArray) -> list[tuple[int, int]]:
+    """The parts of a row that hold masses, each from an index to another, far apart."""
+    (at,) = np.nonzero(row)
+    if not at.size:
+        return []
+    breaks = np.flatnonzero(np.diff(at) > _GAP)
+    starts, ends = np.append(0, breaks + 1), np.append(breaks, at.size - 1)
+    return [(int(at[i]), int(at[j]) + 1) for i, j in zip(starts, ends, strict=True)]
+
+
+def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:
+    """The full linear convolution of a, b >= 0, as exact as :func:`convolve_directly`."""
+    of_a, of_b = _lumps(a), _lumps(b)
+    if len(of_a) <= 1 and len(of_b) <= 1:
+        return convolve_directly(a, b)
+    result = np.zeros(a.size + b.size - 1)
+    for start, end in of_a:
+        for first, last in of_b:
+            # an entry rounds once for each pair of lumps: no more often than it has products
+            result[start + first : end + last - 1] += convolve_directly(a[start:end], b[first:last])
+    return result
+
+
 def _product(a: Piece, b: Piece, runs: tuple[int, int], *, twice: bool) -> Piece:
     """The law of a sum of two parts, of ``runs`` ratios, from a piece of each, of one level.
 
     ``twice`` says that both parts have both pieces.
     """
     factor = 2.0 if twice else 1.0
-    rows = [factor * convolve_directly(a.rows[0], b.rows[0])]
+    rows = [factor * _convolved(a.rows[0], b.rows[0])]
     if len(a.rows) == 2:
         # the record is in one of all the ratios, uniformly: labels depend on the order of the
         # ratios, so that its place counts
         left, right = (1.0, 0.0) if a is b else (factor * part / sum(runs) for part in runs)
-        rows.append(left * convolve_directly(a.rows[1], b.rows[0]))
+        rows.append(left * _convolved(a.rows[1], b.rows[0]))
         if right:
-            rows[1] += right * convolve_directly(a.rows[0], b.rows[1])
+            rows[1] += right * _convolved(a.rows[0], b.rows[1])
     return Piece(a.level, a.first + b.first, np.array(rows))
 
 

@@ -37,6 +37,9 @@ _HUGE = 1e120
 _FINER = 30  # pieces at most finer than the bulk's
 _FINEST = _APART * _FINER  # levels at most below the bulk's
 _MANY = 12  # pieces; with as many an average of a thousand ratios takes about half a second
+# Entries between 0 and the mean of a ratio that may be 0: 2 MB a law, tenths of a second. Its bulk is
+# resolved to a step of 1/_LONGEST of the mean, so that bounds of losses below some 1e-3 get wide.
+_LONGEST = 2**18
 _FEW = 8  # outputs of a step: their ratios begin the lattice, so that two of them fit it exactly
 
 Levels = tuple[tuple[int, int], ...]  # levels, ascending, each with the first index that has it
@@ -228,6 +231,8 @@ def planned(
     else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
         unit = min(share * deviation, length / (_SHORT << finer))
+        if picture.zero > 0.0:  # arrays go down to 0
+            unit = max(unit, mean / _LONGEST)
         # a power of two: places are exact; one ratio alone has no width to resolve
         unit = 2.0 ** math.floor(math.log2(unit if unit > 0 else mean * share))
     positions = Positions(origin, unit)
