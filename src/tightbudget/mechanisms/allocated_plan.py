@@ -37,8 +37,8 @@ _HUGE = 1e120
 _FINER = 30  # pieces at most finer than the bulk's
 _FINEST = _APART * _FINER  # levels at most below the bulk's
 _MANY = 12  # pieces; with as many an average of a thousand ratios takes about half a second
-# Entries between 0 and the mean of a ratio that may be 0: 2 MB a law, tenths of a second. Its bulk is
-# resolved to a step of 1/_LONGEST of the mean, so that bounds of losses below some 1e-3 get wide.
+# Entries between 0 and the mean of a ratio that may be 0: 2 MB a law, tenths of a second. The bulk
+# has a step of at least 1/_LONGEST of the mean, so bounds of losses below some 1e-3 get wide.
 _LONGEST = 2**18
 _FEW = 8  # outputs of a step: their ratios begin the lattice, so that two of them fit it exactly
 
