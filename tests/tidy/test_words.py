@@ -65,6 +65,8 @@ TWICE: dict[str, str] = {
     "Hold": "the account's value, and its form over HTTP",
     "OpenHold": "the ledger's value, and its form over HTTP",
     "Statement": "the ledger's value, and its form over HTTP",
+    "Found": "the engine's, inside the package; an answer over HTTP",
+    "History": "the stored events of a ledger; the state of a replay",
     # to be told apart, where it helps
     "Head": "of the chain; of an answer over HTTP",
     "Line": "of divergences (public in theorems); of a transform's values, inside the engine",

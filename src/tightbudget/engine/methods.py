@@ -36,7 +36,7 @@ _ROUNDING = "the rounding of doubles stands in the way"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a method.
+    """A question to a method.
 
     Attributes:
         question: delta at an epsilon, or epsilon at a delta.
@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Found:
-    """What a method knows of an answer.
+    """A method's knowledge of an answer.
 
     Attributes:
         bounds: the closest bounds that it proves, for the worse direction.
@@ -80,7 +80,7 @@ class Method(Protocol):
     name: ClassVar[str]  # the engine that answers, as in an Explanation
 
     def bounds(self, wanted: Wanted) -> Found | None:
-        """What the method knows of the answer; None where it proves nothing that counts."""
+        """The method's knowledge of the answer; None where it proves nothing that counts."""
 
 
 @dataclass(frozen=True)

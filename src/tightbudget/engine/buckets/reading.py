@@ -1,4 +1,4 @@
-"""How a question is put to the buckets: where a profile is placed, and what is read off it.
+"""Questions to the buckets: the place of a profile, and the reading of an answer off it.
 
 A profile holds for every epsilon, and is close near one place.
 """
@@ -29,7 +29,7 @@ _SEARCH = 1e-3
 
 @dataclass(frozen=True)
 class DeltaOnBuckets:
-    """How delta(epsilon) is read off a profile."""
+    """The reading of delta(epsilon) off a profile."""
 
     epsilon: float
 
@@ -106,7 +106,7 @@ class DeltaOnBuckets:
 
 @dataclass(frozen=True)
 class EpsilonOnBuckets:
-    """How eps*(delta) is read off a profile."""
+    """The reading of eps*(delta) off a profile."""
 
     delta: float
 

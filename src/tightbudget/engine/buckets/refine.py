@@ -287,7 +287,7 @@ class _Gap:
 
 @dataclass(frozen=True)
 class _Effort:
-    """How fine the next pass is.
+    """The fineness of the next pass.
 
     Attributes:
         share: the share of the predicted variance that its buckets add.

@@ -1,4 +1,4 @@
-"""How a question is put to the saddle points: where lines are placed, and what is read off them.
+"""Questions to the saddle points: the places of lines, and the reading of answers off them.
 
 Lines hold for every epsilon, and are close near the place that they were made for.
 """
@@ -21,7 +21,7 @@ _LOWEST = -700.0  # ln delta; e^-700 is still a normal double, e^-709 is not
 
 @dataclass(frozen=True)
 class DeltaOnLines:
-    """How delta(epsilon) is read off lines."""
+    """The reading of delta(epsilon) off lines."""
 
     epsilon: float
 
@@ -48,7 +48,7 @@ class DeltaOnLines:
 
 @dataclass(frozen=True)
 class EpsilonOnLines:
-    """How eps*(delta) is read off lines."""
+    """The reading of eps*(delta) off lines."""
 
     delta: float
 

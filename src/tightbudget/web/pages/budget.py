@@ -49,7 +49,7 @@ _Text = Annotated[str, Query(max_length=200)]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EventFilters:
     """The filters of the listed events; an empty text filters nothing."""
 
     search: _Text = ""
@@ -65,7 +65,7 @@ class Wanted:
 def budget(
     request: Request,
     name: str,
-    wanted: Annotated[Wanted, Depends()],
+    wanted: Annotated[EventFilters, Depends()],
     before: Annotated[int | None, Query(ge=1, lt=2**63), IN_DIGITS] = None,
     job: _Text = "",
     held_after: After = None,
@@ -124,7 +124,7 @@ def _done(
         act(budget_seen(request, name), caller_of(request))
     except TightBudgetError as error:
         return _page(
-            request, name, Wanted(), given=form, problem=str(error), status=status_of(error)
+            request, name, EventFilters(), given=form, problem=str(error), status=status_of(error)
         )
     return to_budget(name)
 
@@ -132,7 +132,7 @@ def _done(
 def _page(
     request: Request,
     name: str,
-    wanted: Wanted,
+    wanted: EventFilters,
     *,
     before: int | None = None,
     job: str = "",
