@@ -23,8 +23,9 @@ from tests.ledger.conformance import TABLES
 
 import tightbudget as tb
 from tightbudget import errors, release, tables
-from tightbudget.release.mechanism import MechanismOnData, Priced
+from tightbudget.release.mechanism import MechanismOnData
 from tightbudget.tables.columns import KINDS
+from tightbudget.tables.mechanism import TableMechanism
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
@@ -65,12 +66,27 @@ def mechanisms_on_data() -> str:
 
 def mechanisms_on_tables() -> str:
     """Every mechanism that runs on a table, in full."""
-    found = {name: getattr(tables, name) for name in sorted(tables.__all__)}
-    return _described(
-        name
-        for name, thing in found.items()
-        if inspect.isclass(thing) and issubclass(thing, Priced)
-    )
+    return _described(question.__name__ for question in _questions())
+
+
+def questions_to_tables() -> str:
+    """Every question to a table, beside the mechanisms on data that answer it."""
+    lines = ["| question to a table | answered by |", "|" + " --- |" * 2]
+    for question in _questions():
+        answered_by = ", ".join(_linked(kind) for kind in question.answered_by)
+        lines.append(f"| {_linked(question)} | {answered_by} |")
+    return "\n".join(lines)
+
+
+def _questions() -> list[type[TableMechanism[Any]]]:
+    """The questions to tables in the order of their names."""
+    found = [getattr(tables, name) for name in sorted(tables.__all__)]
+    return [kind for kind in found if inspect.isclass(kind) and issubclass(kind, TableMechanism)]
+
+
+def _linked(kind: type) -> str:
+    """The name of a public class as a link to its place in the reference."""
+    return f"[`{kind.__name__}`][{PUBLIC[kind.__name__]}]"
 
 
 def kinds_of_columns() -> str:
@@ -231,6 +247,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "mechanisms": mechanisms,
     "mechanisms-on-data": mechanisms_on_data,
     "mechanisms-on-tables": mechanisms_on_tables,
+    "questions-to-tables": questions_to_tables,
     "kinds-of-columns": kinds_of_columns,
     "refusals": refusals,
     "command-line": command_line,

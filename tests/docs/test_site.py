@@ -33,6 +33,7 @@ QUICK = (
     "mechanisms",
     "mechanisms-on-data",
     "mechanisms-on-tables",
+    "questions-to-tables",
     "refusals",
     "ledger-tables",
 )

@@ -99,12 +99,12 @@ MUTATIONS = [
     ),
     Without(
         "a unit in three groups is counted as in one, with counts",
-        {"selected-counts-move": "return _plan(table, self.by, self.where, self._for(1))"},
+        {"selected-groups-move": "return Plan(scan=scan, mechanism=self._for(1))"},
         lambda: pays_for_all_groups(SelectedCounts(by="k", epsilon=1, delta=0.1)),
     ),
     Without(
         "a unit in three groups is counted as in one, without counts",
-        {"selected-keys-move": "return _plan(table, self.by, self.where, self._for(1))"},
+        {"selected-groups-move": "return Plan(scan=scan, mechanism=self._for(1))"},
         lambda: pays_for_all_groups(SelectedKeys(by="k", epsilon=1, delta=0.1)),
     ),
 ]

@@ -184,12 +184,12 @@ def engine_chooses(name: str) -> bool:
 MUTATIONS = [
     Without(
         "count has other noise",
-        {"count-moves": "moves = 1"},
+        {"count-moves": "return 1"},
         lambda: holds("count"),
     ),
     Without(
         "count-units has other noise",
-        {"count-moves": "moves = table.rows"},
+        {"count-moves": "return table.rows"},
         lambda: holds("count-units"),
     ),
     Without(
@@ -259,17 +259,17 @@ MUTATIONS = [
     ),
     Without(
         "above-threshold has other noise",
-        {"above-threshold-moves": "moves = 1"},
+        {"count-moves": "return 1"},
         lambda: holds("above-threshold"),
     ),
     Without(
         "counts-above has other noise",
-        {"counts-above-moves": "moves = 1"},
+        {"count-moves": "return 1"},
         lambda: holds("counts-above"),
     ),
     Without(
         "top-groups has other noise",
-        {"top-groups-moves": "moves = 1"},
+        {"count-moves": "return 1"},
         lambda: holds("top-groups"),
     ),
     Without(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,77 @@ def test_what_was_planned_is_released_and_rehearsed() -> None:
     assert COUNT.rehearse(planned, noise=Silent()).cost.epsilon == 0.5
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_question_is_answered_by_the_mechanism_that_it_names(case: Case) -> None:
+    mechanism: Any = case.mechanism.plan(case.data).mechanism
+    answered_by = case.mechanism.answered_by
+    # a search that is asked all questions in turn stands in a mechanism of its own
+    assert isinstance(mechanism, answered_by) or isinstance(mechanism.search, answered_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cheap(tb.Count):
+    """Counts at the price of another cell, delta or epsilon than its noise is made for."""
+
+    price: tb.OutputDP
+
+    @property
+    def guarantee(self) -> tb.OutputDP:
+        """What it says that it costs."""
+        return self.price
+
+
+def a_plan_costs_no_more_than_its_question() -> bool:
+    meter = tb.OutputDPFilter(1)
+    try:
+        Cheap(epsilon=0.5, price=tb.OutputDP({"value": 0.4})).release(
+            table(COLUMNS), meter=meter, noise=Silent()
+        )
+    except tb.ParameterError:
+        return meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
+    return False
+
+
+@pytest.mark.parametrize(
+    ("delta", "price", "said"),
+    [
+        (
+            0,
+            tb.OutputDP({"value": 0.4}),
+            "the plan costs more than its question in the cell 'value",
+        ),
+        (0, tb.OutputDP({"all": 0.5}), "the plan costs more than its question in the cell 'val"),
+        (1e-6, tb.OutputDP({"value": 0.5}, 1e-7), "the plan has a larger delta than its question"),
+        (0, tb.OutputDP({"value": 0.5}, rho=0.1), "the plan has a larger rho than its question"),
+    ],
+)
+def test_a_question_with_a_wrong_price_is_refused(
+    delta: float, price: tb.OutputDP, said: str
+) -> None:
+    asks = tb.Session(table(COLUMNS), tb.OutputDPFilter(1, 1e-3), noise=Silent())
+    with pytest.raises(tb.ParameterError, match=said):
+        asks.ask(Cheap(epsilon=0.5, delta=delta, price=price))
+    assert asks.left == tb.Amount(1.0, 1e-3, "epsilon")
+
+
+def test_a_question_may_cost_more_than_its_plan() -> None:
+    asks = tb.Session(table(COLUMNS), tb.OutputDPFilter(1), noise=Silent())
+    dear = Cheap(epsilon=0.5, price=tb.OutputDP({"value": 0.6, "other": 0.7}))
+    assert asks.ask(dear).receipt.charged.epsilon == 0.6
+
+
 @each(
     [
         Without(
             "the plan of a question at the price of another one",
             {"plan-of-this-question": "if False:"},
             a_plan_is_paid_by_its_own_question,
-        )
+        ),
+        Without(
+            "a plan that costs more than its question",
+            {"plan-within-its-price": "pass"},
+            a_plan_costs_no_more_than_its_question,
+        ),
     ]
 )
 def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:

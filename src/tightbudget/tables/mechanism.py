@@ -13,17 +13,19 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from scipy.special import erfinv, ndtri
 
+from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import next_up
 from tightbudget.numerics.validate import nearest, open_probability, refuse
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.release.mechanism import MechanismOnData
+from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
 from tightbudget.release.noise.noise import Noise
+from tightbudget.tables.docstrings import with_arguments_of_bases
 from tightbudget.tables.source import Contribution
 from tightbudget.tables.table import Table
 
@@ -160,6 +162,13 @@ class TableMechanism(MechanismOnData[Any, V], Generic[V]):
         ParameterError: a parameter is refused.
     """
 
+    answered_by: ClassVar[tuple[type[Priced], ...]]
+    """The mechanisms of :mod:`tightbudget.release` that answer from the vector of a plan."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__doc__ is not None:
+            cls.__doc__ = with_arguments_of_bases(cls)
+
     @abstractmethod
     def plan(self, table: Table) -> Plan:
         """Derives the sensitivity and the noise from what a table declares; asks it nothing.
@@ -173,11 +182,14 @@ class TableMechanism(MechanismOnData[Any, V], Generic[V]):
         """Returns what :meth:`release` takes in place of the table: the question is planned once.
 
         Raises:
-            ParameterError: it is no table, or :meth:`plan` refuses.
+            ParameterError: it is no table, or :meth:`plan` refuses, or the mechanism of the plan
+                costs more than the question.
         """
         if not isinstance(table, Table):
             raise refuse("data", "be a Table", type(table).__name__)
-        return Planned(question=self, table=table, plan=self.plan(table))
+        plan = self.plan(table)
+        _check_price(plan.mechanism.guarantee, self.guarantee)  # guard: plan-within-its-price
+        return Planned(question=self, table=table, plan=plan)
 
     def _admitted(self, data: Any) -> Planned[V]:
         """Plans the scan, if it is not planned; refuses a table that does not fit or answer."""
@@ -194,7 +206,22 @@ class TableMechanism(MechanismOnData[Any, V], Generic[V]):
         return data.plan.unpaid_answer(data.table, noise)
 
 
-@dataclass(frozen=True)
+def _check_price(plan: OutputDP, question: OutputDP) -> None:
+    """Refuses a mechanism that costs more than the question it answers, in some output cell.
+
+    Raises:
+        ParameterError: the question was written with a wrong price.
+    """
+    for cell in plan.cells:
+        if cell not in question.cells or plan.price(cell) > question.price(cell):
+            raise ParameterError(f"the plan costs more than its question in the cell {cell!r}")
+    if plan.delta > question.delta:
+        raise ParameterError("the plan has a larger delta than its question")
+    if question.rho is not None and (plan.rho is None or plan.rho > question.rho):
+        raise ParameterError("the plan has a larger rho than its question, or none")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoisyVector(TableMechanism[V]):
     """The base of mechanisms that add noise to each number of a small vector of integers.
 
@@ -204,7 +231,9 @@ class NoisyVector(TableMechanism[V]):
     """
 
     epsilon: Price
-    delta: Price
+    delta: Price = 0
+
+    answered_by = (LaplaceRelease, GaussianRelease)
 
     @property
     def guarantee(self) -> OutputDP:

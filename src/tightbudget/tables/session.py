@@ -267,7 +267,7 @@ class Session(Uncopied):
             _check_question(question)
             text = text_of(question, self.table)
             try:
-                price, plan = question.what_if(meter), question.plan(self.table)
+                price, plan = question.what_if(meter), question.planned(self.table).plan
             except ParameterError as error:
                 raise ParameterError(f"question {number}, {cut(text, 80)}: {error}") from error
             epsilon += exact(sup=question.guarantee.sup)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from tightbudget.errors import ParameterError, ReleaseError
-from tightbudget.numerics.validate import one_of, plain_numbers, refuse
+from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.transactions import Uncopied
@@ -24,14 +24,15 @@ from tightbudget.release.meter import Meter
 from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import Noise, noise_or_default
 from tightbudget.release.release import Release, Started, guarded
-from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.mechanism import Plan
+from tightbudget.tables.mechanisms.bases import RowsOrUnits
 from tightbudget.tables.source import Contribution, Rule
 from tightbudget.tables.table import Table
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class AboveThreshold(TableMechanism[tuple[bool, ...]]):
+class AboveThreshold(RowsOrUnits[tuple[bool, ...]]):
     """Says which counts are above their thresholds, until it has found enough.
 
     All conditions are counted in one scan, and the counts are compared one by one, as
@@ -50,7 +51,6 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
         epsilon: > 0, nats, the worst-case price.
         aboves: >= 1, the number of questions that it finds at this price.
         adaptive: whether to look twice.
-        of: "rows", or "units".
 
     Raises:
         ParameterError: a parameter is refused.
@@ -60,10 +60,10 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
     epsilon: Price
     aboves: int
     adaptive: bool = True
-    of: Literal["rows", "units"] = "rows"
+
+    answered_by = (SparseVector,)
 
     def __post_init__(self) -> None:
-        one_of(("rows", "units"), of=self.of)
         object.__setattr__(self, "questions", _questions(self.questions))
         _ = self.guarantee
         for i, (_, threshold) in enumerate(self.questions):
@@ -83,8 +83,7 @@ class AboveThreshold(TableMechanism[tuple[bool, ...]]):
         def scan(contribution: Contribution) -> list[int]:
             return source.counts(contribution, rules, units=self.of == "units")
 
-        # guard: above-threshold-moves
-        moves = 1 if self.of == "units" else table.rows
+        moves = self._moves(table)
         search = self._search(moves)
         in_turn = _InTurn(search=search, thresholds=tuple(t for _, t in self.questions))
         return Plan(scan=scan, mechanism=in_turn, sensitivity=float(moves))

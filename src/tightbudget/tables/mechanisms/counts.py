@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from tightbudget.numerics.validate import one_of, plain_numbers, refuse
-from tightbudget.output_dp.amount import Price
+from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.tables.mechanism import NoisyVector, Plan
+from tightbudget.tables.mechanisms.bases import RowsOrUnits
 from tightbudget.tables.mechanisms.rows import root_up
 from tightbudget.tables.source import Contribution, Rule
 from tightbudget.tables.table import Table
@@ -16,7 +16,7 @@ from tightbudget.tables.table import Table
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class Counts(NoisyVector[tuple[int, ...]]):
+class Counts(RowsOrUnits[tuple[int, ...]], NoisyVector[tuple[int, ...]]):
     """Counts the rows of a table, or its units, for each of several conditions, in one scan.
 
     The value of a release is the tuple of noisy counts, in the order of the conditions.
@@ -30,21 +30,14 @@ class Counts(NoisyVector[tuple[int, ...]]):
     Args:
         where: the conditions: columns of truth values, or functions of the rows that look at one
             row alone.
-        epsilon: > 0, nats.
-        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
-        of: "rows", or "units".
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
     where: Sequence[Rule]
-    epsilon: Price
-    delta: Price = 0
-    of: Literal["rows", "units"] = "rows"
 
     def __post_init__(self) -> None:
-        one_of(("rows", "units"), of=self.of)
         object.__setattr__(self, "where", conditions(where=self.where))
         super().__post_init__()
 
@@ -56,7 +49,7 @@ class Counts(NoisyVector[tuple[int, ...]]):
         def scan(contribution: Contribution) -> list[int]:
             return source.counts(contribution, self.where, units=self.of == "units")
 
-        each = 1 if self.of == "units" else table.rows
+        each = self._moves(table)
         l1 = size * each  # guard: counts-moves
         l2 = root_up(size * each**2)  # guard: counts-moves-in-the-2-norm
         return self.noisy(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
-from tightbudget.numerics.validate import one_of, plain_numbers
+from tightbudget.numerics.validate import plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.sparse_vector import SparseVector, SparseVectorRelease
-from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.mechanism import Plan
+from tightbudget.tables.mechanisms.bases import RowsOrUnits
 from tightbudget.tables.mechanisms.counts import conditions
 from tightbudget.tables.mechanisms.rows import as_it_is
 from tightbudget.tables.source import Contribution, Rule
@@ -20,7 +20,7 @@ from tightbudget.tables.table import Table
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class CountsAbove(TableMechanism[dict[int, int]]):
+class CountsAbove(RowsOrUnits[dict[int, int]]):
     """Finds the conditions whose counts are above a threshold, and releases these counts.
 
     All conditions are counted in one scan. The value of a release is a dictionary from the numbers
@@ -40,7 +40,6 @@ class CountsAbove(TableMechanism[dict[int, int]]):
         search_epsilon: > 0, nats, for the search alone.
         aboves: >= 1, the number of conditions that it finds at this price.
         adaptive: whether to look twice.
-        of: "rows", or "units".
 
     Raises:
         ParameterError: a parameter is refused.
@@ -52,10 +51,10 @@ class CountsAbove(TableMechanism[dict[int, int]]):
     search_epsilon: Price
     aboves: int
     adaptive: bool = True
-    of: Literal["rows", "units"] = "rows"
+
+    answered_by = (SparseVectorRelease,)
 
     def __post_init__(self) -> None:
-        one_of(("rows", "units"), of=self.of)
         object.__setattr__(self, "where", conditions(where=self.where))
         super().__post_init__()
 
@@ -72,8 +71,7 @@ class CountsAbove(TableMechanism[dict[int, int]]):
         def scan(contribution: Contribution) -> list[int]:
             return source.counts(contribution, self.where, units=self.of == "units")
 
-        # guard: counts-above-moves
-        moves = 1 if self.of == "units" else table.rows
+        moves = self._moves(table)
         return Plan(scan=scan, mechanism=self._inner(moves), sensitivity=float(moves))
 
     def _inner(self, sensitivity: int) -> SparseVectorRelease:

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from tightbudget.numerics.validate import plain_numbers
 from tightbudget.output_dp.amount import Price
@@ -14,24 +13,33 @@ from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.additive import LaplaceRelease
 from tightbudget.release.mechanisms.gradual import GradualRelease
 from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered, RowsOrUnits
 from tightbudget.tables.mechanisms.count import Count
 from tightbudget.tables.mechanisms.rows import as_it_is
 from tightbudget.tables.mechanisms.sum import Sum
-from tightbudget.tables.source import Rule
 from tightbudget.tables.table import Table
+
+Answers = tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Gradual(TableMechanism[tuple[float, ...]]):
+class _Gradual(TableMechanism[Answers]):
     """The base of mechanisms that answer one number at growing precision.
 
     Args:
         epsilons: ascending, > 0, nats.
-        good_enough: a rule that is told all answers so far, and says whether to stop.
+        good_enough: a rule that is told all answers so far, and says whether to stop. It must not
+            see the data. If it raises, the price of the last answer is charged.
     """
 
     epsilons: tuple[Price, ...]
     good_enough: Callable[[tuple[float, ...]], bool]
+
+    answered_by = (GradualRelease,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self._once
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -68,7 +76,7 @@ class _Gradual(TableMechanism[tuple[float, ...]]):
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class GradualCount(_Gradual):
+class GradualCount(Filtered[Answers], RowsOrUnits[Answers], _Gradual):
     """Counts rows or units with less and less noise, until an answer is good enough.
 
     The value of a release is the tuple of all answers; the last is the most precise. All of them
@@ -78,24 +86,9 @@ class GradualCount(_Gradual):
     all rows of one unit more. A unit moves the count of rows by ``rows_per_unit``, and the
     count of units by 1.
 
-    Args:
-        epsilons: ascending, > 0, nats.
-        good_enough: a rule that is told all answers so far, and says whether to stop. It must not
-            see the data. If it raises, the price of the last answer is charged.
-        of: "rows", or "units".
-        where: a column of truth values, or a function of the rows that looks at one row alone;
-            None for all rows.
-
     Raises:
         ParameterError: a parameter is refused.
     """
-
-    of: Literal["rows", "units"] = "rows"
-    where: Rule | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self._once
 
     @property
     def _once(self) -> Count:
@@ -104,7 +97,7 @@ class GradualCount(_Gradual):
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class GradualSum(_Gradual):
+class GradualSum(Filtered[Answers], ClippedColumn[Answers], _Gradual):
     """Adds up a column with less and less noise, until an answer is good enough.
 
     The value of a release is the tuple of all answers; the last is the most precise. All of them
@@ -115,27 +108,9 @@ class GradualSum(_Gradual):
     all rows of one unit more. A unit moves the sum by ``rows_per_unit`` times the largest
     distance of low and high from 0, rounded to the grid.
 
-    Args:
-        epsilons: ascending, > 0, nats.
-        good_enough: a rule that is told all answers so far, and says whether to stop. It must not
-            see the data. If it raises, the price of the last answer is charged.
-        column: a column of numbers, or a function of the rows that looks at one row alone.
-        bounds: (low, high), public; a missing value counts as low.
-        step: of the grid, a power of two; None for the largest with at least 2^16 points.
-        where: a column of truth values, or a function of the rows; None for all rows.
-
     Raises:
         ParameterError: a parameter is refused.
     """
-
-    column: Rule
-    bounds: tuple[float, float]
-    step: float | None = None
-    where: Rule | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self._once
 
     @property
     def _once(self) -> Sum:

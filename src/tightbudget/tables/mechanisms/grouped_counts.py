@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
-from tightbudget.numerics.validate import one_of, plain_numbers
-from tightbudget.output_dp.amount import Price
+from tightbudget.numerics.validate import plain_numbers
 from tightbudget.tables.mechanism import NoisyVector, Plan
-from tightbudget.tables.mechanisms.rows import grouped, public_keys, root_up, where_true
-from tightbudget.tables.source import ONE, Contribution, Key, Rule
+from tightbudget.tables.mechanisms.bases import Filtered, InGroups, RowsOrUnits
+from tightbudget.tables.mechanisms.rows import root_up
+from tightbudget.tables.source import Key
 from tightbudget.tables.table import Table
+
+Found = dict[Key, int]
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class GroupedCounts(NoisyVector[dict[Key, int]]):
+class GroupedCounts(Filtered[Found], RowsOrUnits[Found], InGroups[Found], NoisyVector[Found]):
     """Counts the rows, or the units, of each group; the keys are those that the table declares.
 
     The value of a release is a dictionary from each key of the domain (a tuple of keys where there
@@ -26,37 +27,13 @@ class GroupedCounts(NoisyVector[dict[Key, int]]):
     cell, "value". The price does not depend on the number of groups: a unit is in at most
     ``groups_per_unit`` of them, and has at most ``rows_per_unit`` rows in all of them together.
 
-    Args:
-        by: the column that names the group, or several.
-        epsilon: > 0, nats.
-        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
-        of: "rows", or "units".
-        where: a column of truth values, or a function of the rows that looks at one row alone;
-            None for all rows.
-
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    by: str | tuple[str, ...]
-    epsilon: Price
-    delta: Price = 0
-    of: Literal["rows", "units"] = "rows"
-    where: Rule | None = None
-
-    def __post_init__(self) -> None:
-        one_of(("rows", "units"), of=self.of)
-        super().__post_init__()
-
     def plan(self, table: Table) -> Plan:
         """Plans one count for each public key, which a unit moves by its rows or its groups."""
-        rows = where_true(table, self.where)
-        by, keys = public_keys(table, self.by)
-        columns = [ONE] if self.of == "rows" else []
-
-        def scan(contribution: Contribution) -> list[int]:
-            return [count for (count,) in grouped(rows.source, contribution, by, columns, keys)]
-
+        keys, scan = self._groups(table, self._source(table), self._columns)
         # all rows of a unit may be in one group; its units are in different groups
         # guard: grouped-counts-moves
         l1 = table.rows if self.of == "rows" else table.groups

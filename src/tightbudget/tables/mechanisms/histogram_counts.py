@@ -13,16 +13,17 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import finite, plain_numbers, refuse
-from tightbudget.output_dp.amount import Price
 from tightbudget.tables.mechanism import NoisyVector, Plan
-from tightbudget.tables.mechanisms.rows import where_true
+from tightbudget.tables.mechanisms.bases import Filtered
 from tightbudget.tables.source import Contribution, OnGrid, Rule, on_grid
 from tightbudget.tables.table import Table
+
+Bins = dict[tuple[float, float], int]
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class HistogramCounts(NoisyVector[dict[tuple[float, float], int]]):
+class HistogramCounts(Filtered[Bins], NoisyVector[Bins]):
     """Counts the rows whose values are between public edges.
 
     The value of a release is a dictionary from each bin, a pair (from, to) of edges that follow
@@ -42,10 +43,7 @@ class HistogramCounts(NoisyVector[dict[tuple[float, float], int]]):
         column: a column of numbers, or a function of the rows that looks at one row alone.
         edges: at least two public numbers that ascend; for a column that names groups, use
             :class:`GroupedCounts`.
-        epsilon: > 0, nats.
-        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
         step: of the grid, a power of two; None for the largest with at least 2^16 points.
-        where: a column of truth values, or a function of the rows; None for all rows.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -53,10 +51,7 @@ class HistogramCounts(NoisyVector[dict[tuple[float, float], int]]):
 
     column: Rule
     edges: Sequence[float]
-    epsilon: Price
-    delta: Price = 0
     step: float | None = None
-    where: Rule | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", _ascending(self.edges))
@@ -85,7 +80,7 @@ class HistogramCounts(NoisyVector[dict[tuple[float, float], int]]):
 
     def plan(self, table: Table) -> Plan:
         """Plans one count for each bin, of which a row moves one."""
-        source, edges = where_true(table, self.where).source, self._points
+        source, edges = self._source(table), self._points
         source.check_rules(columns=[self._grid])
         bins = list(itertools.pairwise(self.edges))
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from tightbudget.numerics.validate import plain_numbers
-from tightbudget.output_dp.amount import Price
 from tightbudget.tables.mechanism import NoisyVector, Plan
-from tightbudget.tables.mechanisms.rows import both_ends, check_width, where_true, whole_range
-from tightbudget.tables.source import Contribution, OnGrid, Rule, on_grid
+from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
+from tightbudget.tables.mechanisms.rows import both_ends, whole_range
+from tightbudget.tables.source import Contribution, OnGrid
 from tightbudget.tables.table import Table
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class Mean(NoisyVector[float]):
+class Mean(Filtered[float], ClippedColumn[float], NoisyVector[float]):
     r"""Averages a column whose values are moved into bounds and rounded to a grid.
 
     The value of a release is a number within the bounds: the mean of the rows that count, or the
@@ -33,37 +32,15 @@ class Mean(NoisyVector[float]):
     With Laplace noise, the variance of A - B is half that of a sum of distances from the middle
     beside a count, at epsilon / 2 each: there a row moves each by its most, here their sum.
 
-    Args:
-        column: a column of numbers, or a function of the rows that looks at one row alone.
-        bounds: (low, high), public; a missing value counts as low.
-        epsilon: > 0, nats.
-        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
-        step: of the grid, a power of two; None for the largest with at least 2^16 points.
-        where: a column of truth values, or a function of the rows; None for all rows.
-
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    column: Rule
-    bounds: tuple[float, float]
-    epsilon: Price
-    delta: Price = 0
-    step: float | None = None
-    where: Rule | None = None
-
-    def __post_init__(self) -> None:
-        check_width(self._grid, bits=51)
-        super().__post_init__()
-
-    @cached_property
-    def _grid(self) -> OnGrid:
-        """The column as integers."""
-        return on_grid(self.column, self.bounds, self.step)
+    _bits = 51
 
     def plan(self, table: Table) -> Plan:
         """Plans the sums of the distances from both ends, which a row moves by the width."""
-        source, grid = where_true(table, self.where).source, self._grid
+        source, grid = self._source(table), self._grid
         ends = both_ends(grid)
         source.check_rules(columns=ends)
 

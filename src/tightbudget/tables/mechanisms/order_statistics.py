@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.release.mechanisms.interquartile_range import InterquartileRange
+from tightbudget.release.mechanisms.median import Median
 from tightbudget.release.mechanisms.robust import LIMIT, RobustStatistic
+from tightbudget.release.mechanisms.trimmed_mean import TrimmedMean
 from tightbudget.release.run_lengths import RunLengths
-from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.mechanism import Plan
+from tightbudget.tables.mechanisms.bases import Filtered
 from tightbudget.tables.mechanisms.quantiles import run_lengths
-from tightbudget.tables.mechanisms.rows import where_true
 from tightbudget.tables.source import Contribution, OnGrid, Rule, Runs
 from tightbudget.tables.table import Table
 
@@ -18,7 +21,7 @@ _LEAST, _MOST = 4, 2**41  # records of a robust statistic, and of a run-length l
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderStatistic(TableMechanism[float | None]):
+class OrderStatistic(Filtered[float | None]):
     """Releases the median, interquartile range or trimmed mean of a column, one row of a unit each.
 
     The value of a release is that of ``statistic``, or None with the cell "bottom". The rows come
@@ -48,7 +51,8 @@ class OrderStatistic(TableMechanism[float | None]):
 
     column: Rule
     statistic: RobustStatistic
-    where: Rule | None = None
+
+    answered_by = (Median, InterquartileRange, TrimmedMean)
 
     def __post_init__(self) -> None:
         statistic: object = self.statistic
@@ -74,7 +78,7 @@ class OrderStatistic(TableMechanism[float | None]):
             raise refuse("units", must, table.units)
         if table.rows != 1:
             raise refuse("rows_per_unit", "be 1 for an order statistic", table.rows)
-        source, n = where_true(table, self.where).source, table.units
+        source, n = self._source(table), table.units
         grid = OnGrid(column=self.column, low=-LIMIT, high=LIMIT, step=self.statistic.step)
         source.check_rules(columns=[grid])
 

@@ -13,15 +13,15 @@ from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.quantiles import QuantileRelease
 from tightbudget.release.run_lengths import RunLengths
-from tightbudget.tables.mechanism import Plan, TableMechanism
-from tightbudget.tables.mechanisms.rows import where_true
-from tightbudget.tables.source import Contribution, OnGrid, Rule, Runs, on_grid
+from tightbudget.tables.mechanism import Plan
+from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
+from tightbudget.tables.source import Contribution, Runs
 from tightbudget.tables.table import Table
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class Quantiles(TableMechanism[tuple[float, ...]]):
+class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
     """Finds quantiles of a column over the rows of a table; how many rows there are is secret.
 
     The value of a release is a tuple of one number for each probability, in ascending order. The
@@ -33,23 +33,17 @@ class Quantiles(TableMechanism[tuple[float, ...]]):
     cell, "value". A unit has at most ``rows_per_unit`` rows that count.
 
     Args:
-        column: a column of numbers, or a function of the rows that looks at one row alone.
         probabilities: at least one number in [0, 1], ascending: 0.5 is the median.
-        bounds: (low, high), public: values beyond are moved there, and missing ones to low.
         epsilon: nats, at least 1e-9 for each probability: the price of all of them together.
-        step: of the grid, a power of two; None for the largest with at least 2^16 points.
-        where: a column of truth values, or a function of the rows; None for all rows.
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    column: Rule
     probabilities: Sequence[Price]
-    bounds: tuple[float, float]
     epsilon: Price
-    step: float | None = None
-    where: Rule | None = None
+
+    answered_by = (QuantileRelease,)
 
     @property
     def guarantee(self) -> OutputDP:
@@ -58,7 +52,7 @@ class Quantiles(TableMechanism[tuple[float, ...]]):
 
     def plan(self, table: Table) -> Plan:
         """Plans one histogram, in which a unit has at most its rows that count."""
-        source, grid = where_true(table, self.where).source, self._grid
+        source, grid = self._source(table), self._grid
         source.check_rules(columns=[grid])
 
         def scan(contribution: Contribution) -> RunLengths:
@@ -69,11 +63,6 @@ class Quantiles(TableMechanism[tuple[float, ...]]):
             mechanism=replace(self._points, rows_per_unit=table.rows),
             value=lambda points: tuple(point * grid.step for point in points),
         )
-
-    @cached_property
-    def _grid(self) -> OnGrid:
-        """The column as integers."""
-        return on_grid(self.column, self.bounds, self.step)
 
     @cached_property
     def _points(self) -> QuantileRelease:

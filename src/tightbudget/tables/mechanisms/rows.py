@@ -11,17 +11,20 @@ from typing import Any
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.tables import columns
-from tightbudget.tables.source import Contribution, Key, OnGrid, Rule, Source
+from tightbudget.tables.source import Contribution, Key, OnGrid, Source
 from tightbudget.tables.table import Table, check_column
 
 
-def where_true(table: Table, rule: Rule | None) -> Table:
-    """Returns the table of the rows for which a rule is true; the table itself for None.
+def column_names(by: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the columns that name a group.
 
     Raises:
-        ParameterError: the rule is refused.
+        ParameterError: there is none, or one is named twice.
     """
-    return table if rule is None else table.filter(rule)
+    names = (by,) if isinstance(by, str) else tuple(by)
+    if not names or len(set(names)) < len(names):
+        raise refuse("by", "name one column, or several different ones", by)
+    return names
 
 
 def public_keys(table: Table, by: str | tuple[str, ...]) -> tuple[tuple[str, ...], list[Key]]:
@@ -30,10 +33,7 @@ def public_keys(table: Table, by: str | tuple[str, ...]) -> tuple[tuple[str, ...
     Raises:
         ParameterError: a column has no public keys, is named twice, or has a key of another type.
     """
-    names = (by,) if isinstance(by, str) else tuple(by)
-    if not names or len(set(names)) < len(names):
-        raise refuse("by", "name one column, or several different ones", by)
-    domains = []
+    names, domains = column_names(by), []
     for name in names:
         domain = table.domain(name)  # refuses a column without one
         check_column(table.source, "by", name)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.validate import non_negative, one_of, plain_numbers
+from tightbudget.numerics.validate import non_negative, plain_numbers
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.additive import LaplaceRelease
 from tightbudget.release.mechanisms.tested import GatedRelease
 from tightbudget.release.noise.noise import IntArray, Noise
-from tightbudget.tables.mechanism import Plan, TableMechanism
-from tightbudget.tables.mechanisms.rows import as_it_is, grouped, public_keys, where_true
-from tightbudget.tables.source import HALF, ONE, Contribution, Key, Rule
+from tightbudget.tables.mechanism import Plan
+from tightbudget.tables.mechanisms.bases import Filtered, InGroups, RowsOrUnits
+from tightbudget.tables.mechanisms.rows import as_it_is, grouped, public_keys
+from tightbudget.tables.source import HALF, Contribution, Key
 from tightbudget.tables.table import Table
+
+Counted = dict[Key, int] | None
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class GatedCounts(TableMechanism[dict[Key, int] | None]):
+class GatedCounts(Filtered[Counted], RowsOrUnits[Counted], InGroups[Counted]):
     """Counts groups in half of the units, and releases the counts if the other half agrees.
 
     A keyed hash puts each unit into the training half or the test half. The groups of the training
@@ -41,13 +43,9 @@ class GatedCounts(TableMechanism[dict[Key, int] | None]):
     Source: Hartmann et al. 2022, section 6, Theorem 17.
 
     Args:
-        by: the column that names the group, or several.
         epsilon: > 0, nats, of the counts.
         threshold: the largest distance that passes, in rows or units; it is public.
         test_epsilon: > 0, nats, of the test.
-        of: "rows", or "units".
-        where: a column of truth values, or a function of the rows that looks at one row alone;
-            None for all rows.
 
     Raises:
         ParameterError: a parameter is refused.
@@ -55,15 +53,13 @@ class GatedCounts(TableMechanism[dict[Key, int] | None]):
 
     __test__ = False  # pytest would collect it by its name
 
-    by: str | tuple[str, ...]
     epsilon: Price
     threshold: float
     test_epsilon: Price
-    of: Literal["rows", "units"] = "rows"
-    where: Rule | None = None
+
+    answered_by = (GatedRelease,)
 
     def __post_init__(self) -> None:
-        one_of(("rows", "units"), of=self.of)
         non_negative(threshold=self.threshold)
         super().__post_init__()
 
@@ -78,15 +74,12 @@ class GatedCounts(TableMechanism[dict[Key, int] | None]):
             raise ParameterError(
                 "the table must have a unit, whose name puts it into a half: give Table(unit=)"
             )
-        rows = where_true(table, self.where)
-        by, keys = public_keys(table, self.by)
-        columns = [ONE] if self.of == "rows" else []
-
+        rows, (by, keys) = self._source(table), public_keys(table, self.by)
         in_halves = [(half, *_parts(key, by)) for half in (0, 1) for key in keys]
 
         def scan(contribution: Contribution) -> tuple[list[int], list[int]]:
-            source = rows.source.with_half(contribution)
-            found = grouped(source, contribution, (HALF, *by), columns, in_halves)
+            source = rows.with_half(contribution)
+            found = grouped(source, contribution, (HALF, *by), self._columns, in_halves)
             counts = [count for (count,) in found]
             return counts[: len(keys)], counts[len(keys) :]
 

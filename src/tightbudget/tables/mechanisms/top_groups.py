@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
-from tightbudget.numerics.validate import one_of, plain_numbers, positive_count, refuse
+from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.top_k import TopK
-from tightbudget.tables.mechanism import Plan, TableMechanism
-from tightbudget.tables.mechanisms.rows import as_it_is, grouped, public_keys, where_true
-from tightbudget.tables.source import ONE, Contribution, Key, Rule
+from tightbudget.tables.mechanism import Plan
+from tightbudget.tables.mechanisms.bases import Filtered, InGroups, RowsOrUnits
+from tightbudget.tables.mechanisms.rows import as_it_is
+from tightbudget.tables.source import Key
 from tightbudget.tables.table import Table
+
+Keys = tuple[Key, ...]
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class TopGroups(TableMechanism[tuple[Key, ...]]):
+class TopGroups(Filtered[Keys], RowsOrUnits[Keys], InGroups[Keys]):
     """Names at most k groups, the largest first, if they are large enough.
 
     The value of a release is the tuple of the keys that were named, and its cell is their number.
@@ -31,28 +33,19 @@ class TopGroups(TableMechanism[tuple[Key, ...]]):
     and it moves all counts in one direction, so that the entries are ``monotone``.
 
     Args:
-        by: the column that names the group, or several.
         k: >= 1, the largest number of groups that are named, at most the number of keys.
         epsilon: > 0, nats, the worst-case price.
         least: the count that a group must have to be named, a public integer.
-        of: "rows", or "units".
-        where: a column of truth values, or a function of the rows that looks at one row alone;
-            None for all rows.
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    by: str | tuple[str, ...]
     k: int
     epsilon: Price
     least: int
-    of: Literal["rows", "units"] = "rows"
-    where: Rule | None = None
 
-    def __post_init__(self) -> None:
-        one_of(("rows", "units"), of=self.of)
-        super().__post_init__()
+    answered_by = (TopK,)
 
     @cached_property
     def guarantee(self) -> OutputDP:
@@ -61,17 +54,10 @@ class TopGroups(TableMechanism[tuple[Key, ...]]):
 
     def plan(self, table: Table) -> Plan:
         """Plans one count for each public key; a unit moves each by its rows, or by 1."""
-        rows = where_true(table, self.where)
-        by, keys = public_keys(table, self.by)
+        keys, scan = self._groups(table, self._source(table), self._columns)
         if self.k > len(keys):
             raise refuse("k", f"be at most the number of keys, {len(keys)}", self.k)
-        columns = [ONE] if self.of == "rows" else []
-
-        def scan(contribution: Contribution) -> list[int]:
-            return [count for (count,) in grouped(rows.source, contribution, by, columns, keys)]
-
-        # guard: top-groups-moves
-        moves = 1 if self.of == "units" else table.rows
+        moves = self._moves(table)
         return Plan(
             scan=scan,
             mechanism=self._inner(len(keys), moves),

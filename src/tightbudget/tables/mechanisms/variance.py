@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from tightbudget.numerics.validate import plain_numbers
-from tightbudget.output_dp.amount import Price
 from tightbudget.tables.mechanism import NoisyVector, Plan
-from tightbudget.tables.mechanisms.rows import check_width, where_true
-from tightbudget.tables.source import ONE, Contribution, OnGrid, Rule, on_grid
+from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
+from tightbudget.tables.source import ONE, Contribution
 from tightbudget.tables.table import Table
 
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class Variance(NoisyVector[float]):
+class Variance(Filtered[float], ClippedColumn[float], NoisyVector[float]):
     r"""Says how much a column varies: the mean square of the distance from the mean.
 
     The value of a release is a number in [0, (high - low)^2 / 4], all that a variance can be; half
@@ -33,38 +31,19 @@ class Variance(NoisyVector[float]):
     is made of integers.
 
     Args:
-        column: a column of numbers, or a function of the rows that looks at one row alone.
-        bounds: (low, high), public; a missing value counts as low.
-        epsilon: > 0, nats.
-        delta: in [0, 1): discrete Laplace noise at 0, and discrete Gaussian noise otherwise.
         step: of the grid, a power of two; None for the largest with at least 2^16 points. The
             bounds may be at most 2^25 points apart.
-        where: a column of truth values, or a function of the rows; None for all rows.
 
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    column: Rule
-    bounds: tuple[float, float]
-    epsilon: Price
-    delta: Price = 0
-    step: float | None = None
-    where: Rule | None = None
-
-    def __post_init__(self) -> None:
-        # squares of 2^25 points are doubles, and engines cut them into parts as such
-        check_width(self._grid, bits=25)
-        super().__post_init__()
-
-    @cached_property
-    def _grid(self) -> OnGrid:
-        """The column as integers."""
-        return on_grid(self.column, self.bounds, self.step)
+    # squares of 2^25 points are doubles, and engines cut them into parts as such
+    _bits = 25
 
     def plan(self, table: Table) -> Plan:
         """Plans the three sums, which a row moves by the square of the width."""
-        source, grid = where_true(table, self.where).source, self._grid
+        source, grid = self._source(table), self._grid
         whole = (grid.high - grid.low) ** 2
         squares = [replace(grid, origin=end, power=2) for end in (grid.low, grid.high)]
         source.check_rules(columns=squares)
