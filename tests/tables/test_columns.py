@@ -26,7 +26,7 @@ from tests.tables import kinds
 import tightbudget as tb
 from tightbudget.errors import ParameterError
 from tightbudget.tables import Count, GroupedCounts, Sum, Table, catalogs, columns, forms
-from tightbudget.tables.source import ONE, Contribution
+from tightbudget.tables.source import ONE, Contribution, OnGrid
 
 EACH = Contribution(unit=None, rows=1, groups=1, salt="5a")
 
@@ -182,6 +182,23 @@ def times_of_engines_are_no_error() -> bool:
         return False
 
 
+def no_column_that_is_not_asked_for_fails(folder: Path) -> bool:
+    """Whether rows of a file are counted whose milliseconds are beyond DuckDB's years."""
+    path, found = folder / "far.parquet", set()
+    for more in ([], [2**62], [-(2**62)]):
+        times = pa.array([0, *more, 0], pa.int64()).view(pa.timestamp("ms"))
+        rows = {"c": times, "d": pa.array(range(len(times)), pa.int64())}
+        pa.parquet.write_table(pa.table(rows), path, version="2.6")
+        source = Table(path, unit="d", rows_per_unit=1).source
+        bound = Contribution(unit="d", rows=1, groups=1, salt="5a")
+        try:
+            n = source.counts(EACH, [None, lambda t: t.d >= 0]) + source.sums(bound, [ONE])
+        except Exception:
+            return False
+        found.update(one - len(more) for one in n)
+    return found == {2}
+
+
 def milliseconds_of_files_are_not_let_in(folder: Path) -> bool:
     path = folder / "times.parquet"
     rows = pa.table(
@@ -196,12 +213,38 @@ def test_times_beyond_an_engines_years_are_no_error(tmp_path: Path) -> None:
     assert times_of_frames_are_no_error()
     assert times_of_engines_are_no_error()
     assert milliseconds_of_files_are_not_let_in(tmp_path)
+    assert no_column_that_is_not_asked_for_fails(tmp_path)
     with pytest.raises(
         ParameterError,
         match=r"^where must not look at columns of type timestamp of milliseconds in Parquet, got "
         r"'c': DuckDB fails at one that is too far away; write microseconds into the file$",
     ):
         Count(epsilon=1, where=lambda t: t.c.isnull()).rehearse(Table(tmp_path / "times.parquet"))
+
+
+# ------------------------------------------------------------------ integers of 128 bits
+
+
+def huge_integers_are_exact() -> bool:
+    """Whether integers of DuckDB's 128 bits are told apart, and those of 39 digits are no error."""
+    numbers = (2**63, 2**63 + 1, 5, 10**38 - 1, 2**127 - 1, -(2**127))
+    table = Table(in_duckdb("HUGEINT", *map(str, numbers)))
+    rules = [
+        *(lambda t, n=n: t.c == ibis.literal(n, "decimal(38, 0)") for n in numbers[:4]),
+        lambda t: t.c > ibis.literal(2**63, "uint64"),
+        lambda t: t.c.isnull(),
+    ]
+    on_grid = OnGrid(column="c", low=0, high=10)
+    try:
+        found = table.source.counts(EACH, rules)
+        return [*found, *table.source.sums(EACH, [on_grid])] == [1, 1, 1, 1, 2, 2, 35]
+    except Exception:
+        return False
+
+
+def test_integers_of_128_bits_are_exact_up_to_38_digits() -> None:
+    assert huge_integers_are_exact()
+    assert Table(in_duckdb("HUGEINT", "1")).columns["c"] == "hugeint"
 
 
 # ------------------------------------------------------------------ columns that are not let in
@@ -452,7 +495,7 @@ def in_a_folder(true: Callable[[Path], bool]) -> bool:
 MUTATIONS = [
     Without(
         "texts of files that are no UTF-8",
-        {"utf8-of-files": "return connection.read_parquet(str(path))"},
+        {"utf8-of-files": 'options = ""'},
         lambda: in_a_folder(texts_of_files_are_no_error),
     ),
     Without(
@@ -462,8 +505,16 @@ MUTATIONS = [
     ),
     Without(
         "milliseconds of files are let in",
-        {"times-of-files": "return {}"},
+        {"times-of-files": "return set()"},
         lambda: in_a_folder(milliseconds_of_files_are_not_let_in),
+    ),
+    Without(
+        "all columns of files are read",
+        {"columns-of-files": "kept = [quoted_name(name) for name in types]"},
+        lambda: in_a_folder(no_column_that_is_not_asked_for_fails),
+    ),
+    Without(
+        "huge integers are as they are", {"huge-integers": "return value"}, huge_integers_are_exact
     ),
     Without(
         "texts are compared by their collation",

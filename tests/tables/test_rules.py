@@ -785,7 +785,7 @@ def wide_integers_are_exact(kind: str = "uint64") -> bool:
     return bool(found == expected)
 
 
-@pytest.mark.parametrize("kind", ["uint64", "decimal(20, 0)", "decimal(37, 0)"])
+@pytest.mark.parametrize("kind", ["uint64", "decimal(20, 0)", "decimal(38, 0)"])
 def test_integers_beyond_int64_are_compared_exactly(kind: str) -> None:
     assert wide_integers_are_exact(kind)
 
@@ -795,14 +795,6 @@ def test_integers_beyond_int64_are_numbers_in_arithmetic() -> None:
     made = rules.resolved(table, lambda t: t.u * 2 + 1, kind="number")
     found = table.get_backend().to_pyarrow(table.select(y=made))["y"].to_pylist()
     assert found == [*(float(u) * 2 + 1 for u in WIDE), None]
-
-
-def test_an_integer_of_39_digits_is_no_error() -> None:
-    con = ibis.duckdb.connect()
-    con.raw_sql(f"create table t as select {2**127 - 1}::hugeint as h union all select 5")
-    table = con.table("t")
-    found = rules.resolved(table, lambda t: t.h > ibis.literal(2**63, "uint64"))
-    assert sorted(con.to_pyarrow(table.select(y=found))["y"].to_pylist()) == [False, True]
 
 
 def test_a_rule_of_a_derived_table_may_name_its_parent(duckdb: Any) -> None:

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from tightbudget.numerics.validate import refuse
-from tightbudget.tables.columns import MILLISECONDS
 
 # The types of PostgreSQL that are let in as Ibis names them. Texts of others are none of UTF-8
 # ("char"), or no cast makes a double of them (money).
@@ -19,7 +18,8 @@ _POSTGRES = (
 def catalog(connection: Any, table: Any) -> dict[str, str]:
     """Returns the types that an engine's catalog tells, of columns that Ibis names otherwise.
 
-    Ibis calls the types char(n), enum and citext a string, money a decimal, and oid an integer.
+    Ibis calls the types char(n), enum and citext a string, money and hugeint a decimal, and oid an
+    integer.
 
     Args:
         connection: the backend of Ibis.
@@ -40,6 +40,10 @@ def catalog(connection: Any, table: Any) -> dict[str, str]:
         with connection._safe_raw_sql(query) as cursor:
             rows = cursor.fetchall()
         return {name: found for name, *told in rows if (found := _postgres(*told)) is not None}
+    if connection.name == "duckdb":
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in path)
+        rows = connection.con.execute(f"DESCRIBE {quoted}").fetchall()
+        return {name: "hugeint" for name, kind, *_ in rows if kind == "HUGEINT"}
     if connection.name == "pyspark":
         quoted = ".".join("`" + part.replace("`", "``") + "`" for part in path)
         rows = connection.raw_sql(f"DESCRIBE TABLE {quoted}").collect()
@@ -61,21 +65,6 @@ def _postgres(name: str, sort: str, whole: str) -> str | None:
     if sort == "e" or name in _POSTGRES:
         return "string" if sort == "e" else None
     return whole
-
-
-def of_parquet(connection: Any, files: str) -> dict[str, str]:
-    """Returns the types in files of Parquet that DuckDB names otherwise.
-
-    Args:
-        connection: of Ibis, to DuckDB.
-        files: the pattern of their paths.
-    """
-    asked = (
-        "SELECT DISTINCT name FROM parquet_schema(?) WHERE converted_type = 'TIMESTAMP_MILLIS' "
-        "OR logical_type LIKE 'TimestampType%MILLIS=MilliSeconds%'"
-    )
-    rows = connection.con.execute(asked, [files]).fetchall()
-    return dict.fromkeys((name for (name,) in rows), MILLISECONDS)  # guard: times-of-files
 
 
 def check_engine(connection: Any) -> None:

@@ -167,6 +167,11 @@ KINDS: Mapping[str, ColumnKind] = {
         form="as they are, of at most 38 digits",
         roles=frozenset(("join", "number", "rule")),
     ),
+    "huge integers": ColumnKind(
+        types="hugeint",  # of DuckDB, whose sums have it; Ibis calls it a decimal of 38 digits
+        form="decimals of 38 digits; those of 39 digits are missing",
+        roles=frozenset(("number", "rule")),
+    ),
     # an array of NumPy without a type, which no catalog tells and no engine reads
     "objects": ColumnKind(
         types="object",

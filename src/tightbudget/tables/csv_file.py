@@ -99,12 +99,13 @@ def _lines(path: Path, names: Sequence[str]) -> str:
     that character, what is behind it is left out.
     """
     lines = (
-        f"SELECT line FROM read_csv({_text(str(path))}, {_OPTIONS}, columns={{'line': 'VARCHAR'}}, "
-        "header=false, skip=1, delim=chr(1), quote='', escape='') WHERE line IS NOT NULL"
+        f"SELECT line FROM read_csv({quoted_text(str(path))}, {_OPTIONS}, "
+        "columns={'line': 'VARCHAR'}, header=false, skip=1, delim=chr(1), quote='', escape='') "
+        "WHERE line IS NOT NULL"
     )
     cut = f"""
         SELECT line, contains(line, '"') AS quoted, CASE
-            WHEN contains(line, '"') AND regexp_full_match(line, {_text(_QUOTED_LINE)})
+            WHEN contains(line, '"') AND regexp_full_match(line, {quoted_text(_QUOTED_LINE)})
             THEN string_split(line, '"')
         END AS parts
         FROM ({lines})
@@ -125,25 +126,25 @@ def _lines(path: Path, names: Sequence[str]) -> str:
         FROM (SELECT {values} AS found FROM ({cut}))
     """
     columns = ", ".join(
-        f"nullif(found[{i}], '') AS {_name(name)}" for i, name in enumerate(names, start=1)
+        f"nullif(found[{i}], '') AS {quoted_name(name)}" for i, name in enumerate(names, start=1)
     )
     return f"SELECT {columns} FROM ({found})"
 
 
 def _records(path: Path, names: Sequence[str]) -> str:
     """Returns a query of the rows, whose values may have line breaks where they are in quotes."""
-    columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
+    columns = ", ".join(f"{quoted_text(name)}: 'VARCHAR'" for name in names)
     return (
-        f"SELECT * FROM read_csv({_text(str(path))}, {_OPTIONS}, columns={{{columns}}}, "
+        f"SELECT * FROM read_csv({quoted_text(str(path))}, {_OPTIONS}, columns={{{columns}}}, "
         "header=true, delim=',', quote='\"', escape='\"')"
     )
 
 
-def _text(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Writes a text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def _name(name: str) -> str:
+def quoted_name(name: str) -> str:
     """Writes the name of a column in SQL."""
     return '"' + name.replace('"', '""') + '"'

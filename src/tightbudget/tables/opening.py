@@ -15,19 +15,18 @@ from typing import Any
 from tightbudget.errors import ParameterError, SourceError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.interrupts import interrupts
-from tightbudget.tables.catalogs import catalog, check_engine, of_parquet
+from tightbudget.tables.catalogs import catalog, check_engine
 from tightbudget.tables.columns import ROW, check_names, kind_of
 from tightbudget.tables.csv_file import read_csv
 from tightbudget.tables.forms import Origin, formed
 from tightbudget.tables.frames import arrow_of, check_frame, read_columns, unread
 from tightbudget.tables.ibis_source import IbisSource, stamps, unanswered
+from tightbudget.tables.parquet_file import read_parquet
 from tightbudget.tables.rules.expressions import import_ibis
 
 # Engines that answer windows, md5 and exact integers alike. Tests ask DuckDB, PostgreSQL and Spark;
 # for the other three they read the queries that Ibis writes.
 _ENGINES = ("duckdb", "postgres", "pyspark", "databricks", "snowflake", "bigquery")
-# How texts come from files.
-_ORIGINS: Mapping[str, Origin] = {".parquet": "files"}
 
 
 def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) -> IbisSource:
@@ -81,22 +80,29 @@ def _opened(
     data: Any, types: Mapping[str, str], files: str | None, line_breaks: bool
 ) -> IbisSource:
     """Opens files or a frame in a DuckDB of their own."""
-    ibis, odd, told = import_ibis(), dict[str, str](), dict[str, str]()
-    connection, origin = _own_duckdb(), _ORIGINS.get(Path(files or "").suffix, "frame")
-    if files is not None:
-        table = _read(connection, Path(files), types, line_breaks)
+    connection, odd = _own_duckdb(), dict[str, str]()
+    origin: Origin = "frame"
+    if files is None:
+        frame, odd = _frame(data)
+        table = import_ibis().memtable(frame)
+    elif Path(files).suffix == ".parquet":
+        (table, odd), origin = read_parquet(connection, Path(files)), "files"
+    elif Path(files).suffix == ".csv":
+        table = read_csv(connection, Path(files), types, line_breaks=line_breaks)
         check_names(table.columns)
-        if origin == "files":
-            told = of_parquet(connection, files)
     else:
-        given = read_columns(data.to_polars() if isinstance(data, ibis.Table) else data)
-        check_names([name for name, *_ in given])
-        # Ibis has no windows for Polars, whose rows are in this process anyway
-        frame, odd = arrow_of(given)
-        table = ibis.memtable(frame)
+        raise refuse("data", "be a path that ends in .parquet or .csv", files)
     # files that are not on this machine have no time of change here
     still = files is None or bool(stamps(files))
-    return _in_form(IbisSource(table, connection, still=still, files=files, odd=odd), origin, told)
+    return _in_form(IbisSource(table, connection, still=still, files=files, odd=odd), origin)
+
+
+def _frame(data: Any) -> tuple[Any, dict[str, str]]:
+    """Returns a frame as a table of Arrow, and the types of the columns that it lacks."""
+    # Ibis has no windows for Polars, whose rows are in this process anyway
+    given = read_columns(data.to_polars() if isinstance(data, import_ibis().Table) else data)
+    check_names([name for name, *_ in given])
+    return arrow_of(given)
 
 
 def _told(data: Any, connection: Any) -> IbisSource:
@@ -153,13 +159,3 @@ def _own_duckdb() -> Any:
     connection = import_ibis().duckdb.connect(temp_directory=folder)
     weakref.finalize(connection, shutil.rmtree, folder, ignore_errors=True)
     return connection
-
-
-def _read(connection: Any, path: Path, types: Mapping[str, str], line_breaks: bool) -> Any:
-    """Opens Parquet or CSV files in DuckDB; their rows stay where they are."""
-    if path.suffix == ".parquet":
-        # a text that is no UTF-8 would be an error: one record would stop the scan
-        return connection.read_parquet(str(path), utf8_validation="replace")  # guard: utf8-of-files
-    if path.suffix != ".csv":
-        raise refuse("data", "be a path that ends in .parquet or .csv", str(path))
-    return read_csv(connection, path, types, line_breaks=line_breaks)

@@ -13,7 +13,7 @@ later Ibis adds. The tests try every allowed operation on DuckDB, PostgreSQL and
 missing, infinite, huge, tiny and odd values.
 
 **Numbers.** Integers and doubles are kept apart. Comparisons of integers are exact, also of those
-beyond int64 (uint64, and decimals of up to 37 digits without a fraction). Arithmetic is in doubles,
+beyond int64 (uint64, and decimals of up to 38 digits without a fraction). Arithmetic is in doubles,
 with the operations that IEEE 754 defines to the last bit: ``+ - * /``, square roots and floors. NaN
 is a missing number (NULL), since engines order NaN differently. Before arithmetic, a column is
 moved into [-2^200, 2^200], and numbers below 2^-200 become 0. From there on magnitudes are followed

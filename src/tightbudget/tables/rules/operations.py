@@ -40,8 +40,7 @@ def _field(row: Reader, op: Any) -> Value:
         return Value(x.cast("int64"), "integer", INTEGER)
     if kind.is_uint64():
         return Value(whole(x), "wide integer", WIDE_INTEGER)
-    # Ibis says that a HUGEINT of DuckDB has 38 digits, of which some have 39: it becomes a double
-    if kind.is_decimal() and kind.scale == 0 and (kind.precision or 38) < 38:
+    if kind.is_decimal() and kind.scale == 0 and kind.precision is not None:
         return Value(whole(x), "wide integer", WIDE_INTEGER)
     if kind.is_floating() or kind.is_decimal():
         check_number(x, row.name)
@@ -64,6 +63,8 @@ def _literal(row: Reader, op: Any) -> Value:
         return Value(ibis.literal(bool(value)), "boolean")
     if kind.is_integer() and -(2**63) <= int(value) < 2**63:
         return Value(integer(int(value)), "integer", magnitude(float(value), exact=int(value)))
+    if kind.is_decimal() and kind.scale == 0:
+        value = int(value)
     if isinstance(value, int) and abs(value) < 10**38:
         # written as a text, which every engine reads exactly
         return Value(
