@@ -17,6 +17,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tightbudget.errors import ParameterError
@@ -27,10 +28,14 @@ from tightbudget.tables.table import Table
 
 __all__ = [
     "Column",
+    "beside_in_file",
+    "beside_in_frame",
+    "beside_in_sql",
     "duckdb_types",
     "in_duckdb",
     "in_postgres",
     "law",
+    "law_of_one_record",
     "of_arrow",
     "of_pandas",
     "of_polars",
@@ -269,6 +274,14 @@ def _rules(table: Table, many: int) -> None:
 
 def _joined(table: Table, many: int) -> None:
     """Joins with public keys that are spelled otherwise: each row stays one row."""
+    joined = table.join(_public(table), on="c")
+    w = OnGrid(column="w", low=0, high=1000)
+    _adds_up(joined, lambda s: {"rows": s.counts(EACH, [None])[0], "w": s.sums(EACH, [w])[0]})
+    assert answer(joined, lambda s: s.counts(EACH, [None])[0]) == many
+
+
+def _public(table: Table) -> Any:
+    """A public table of all keys that a column c of this type can have."""
     import pyarrow
 
     rows: Any = table.source
@@ -281,11 +294,7 @@ def _joined(table: Table, many: int) -> None:
             if array[0].as_py() == array[0].as_py() and array[0] not in found:
                 found.append(array[0])
     keys = pyarrow.array([one.as_py() for one in found], kind)
-    public = pyarrow.table({"c": keys, "w": pyarrow.array(range(len(keys)), pyarrow.int64())})
-    joined = table.join(public, on="c")
-    w = OnGrid(column="w", low=0, high=1000)
-    _adds_up(joined, lambda s: {"rows": s.counts(EACH, [None])[0], "w": s.sums(EACH, [w])[0]})
-    assert answer(joined, lambda s: s.counts(EACH, [None])[0]) == many
+    return pyarrow.table({"c": keys, "w": pyarrow.array(range(len(keys)), pyarrow.int64())})
 
 
 ROLES: Mapping[str, Callable[[Table, int], None]] = {
@@ -296,6 +305,166 @@ ROLES: Mapping[str, Callable[[Table, int], None]] = {
     "rule": _rules,
     "join": _joined,
 }
+
+
+# ------------------------------------------------------------------ one record more, one by one
+
+ALL = -1  # the number of the rows of which none is taken away
+
+
+def beside(rows: int) -> tuple[list[int], list[int]]:
+    """The numbers (r, i) of all rows i != r: those of every table that lacks one record."""
+    pairs = [(r, i) for r in range(ALL, rows) for i in range(rows) if i != r]
+    return [r for r, _ in pairs], [i for _, i in pairs]
+
+
+def beside_in_sql(execute: Callable[[str], Any], rows: str, kind: str) -> str:
+    """Makes such a table of a table of (i, c) in a database, and returns its name."""
+    execute(f"CREATE TABLE {rows}_beside (r bigint, i bigint, c {kind})")
+    execute(
+        f"INSERT INTO {rows}_beside SELECT n.i, t.i, t.c FROM {rows} AS t JOIN "
+        f"(SELECT i FROM {rows} UNION ALL SELECT {ALL}) AS n ON n.i <> t.i"
+    )
+    return f"{rows}_beside"
+
+
+def beside_in_frame(data: Any) -> Any:
+    """The same of a frame with the columns i and c."""
+    missing, chosen = beside(len(data))
+    if hasattr(data, "iloc"):
+        return data.iloc[chosen].reset_index(drop=True).assign(r=missing)
+    if hasattr(data, "get_columns"):
+        import polars as pl
+
+        return data[chosen].with_columns(pl.Series("r", missing, dtype=pl.Int64))
+    import pyarrow as pa
+
+    return data.take(chosen).append_column("r", pa.array(missing, pa.int64()))
+
+
+def law_of_one_record(data: Any) -> int:
+    """Checks that no record moves an answer by more than the sensitivity; returns what was asked.
+
+    One scan answers for every table that lacks one record, since each question is grouped by the
+    number r of that record: ``data`` has the rows of :func:`beside`.
+    """
+    try:
+        table = Table(data)
+    except ParameterError:
+        return 0
+    asked = 0
+    for ask in (_secrets_beside, _publics_beside, _sums_beside, _joined_beside, _units_beside):
+        with contextlib.suppress(_NotServedError):
+            found, most = ask(table)
+            whole = found.pop(ALL)
+            for r, fewer in found.items():
+                for name in whole.keys() | fewer.keys():
+                    moved = abs(whole[name] - fewer[name])
+                    assert moved <= most(name), (ask.__name__, r, name)
+                if ask in (_secrets_beside, _publics_beside):  # a row has one key
+                    assert sum((whole - fewer).values()) + sum((fewer - whole).values()) <= 1
+            asked += 1
+    return asked
+
+
+class _NotServedError(Exception):
+    """The type serves no question of this sort, and the plan is refused for nothing."""
+
+
+_Beside = tuple[dict[int, "Counter[Any]"], Callable[[Any], int]]
+
+
+def _served(check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except ParameterError as error:
+        if "c" not in str(error):
+            raise
+        raise _NotServedError from None
+
+
+def _by_record(found: Mapping[Any, list[int]]) -> dict[int, Counter[Any]]:
+    """Counts of (r, key), or sums of r, by the number of the record that is taken away."""
+    parts: dict[int, Counter[Any]] = {}
+    for key, numbers in found.items():
+        if isinstance(key, tuple):
+            parts.setdefault(key[0], Counter())[key[1]] += numbers[0]
+        else:
+            parts[key] = Counter(dict(enumerate(numbers)))
+    return parts
+
+
+def _secrets_beside(table: Table) -> _Beside:
+    _served(lambda: check_role(table.columns, "by", "c", "secret key"))
+    found = answer(table, lambda s: s.groups(EACH, ["r", "c"], [], keys=None))
+    return _by_record(found), lambda name: 1
+
+
+def _publics_beside(table: Table) -> _Beside:
+    admitted: list[Any] = []
+    for value in VALUES:
+        with contextlib.suppress(ParameterError):
+            (key,) = public_keys(table.columns, "c", [value])
+            if key not in admitted:
+                admitted.append(key)
+    if not admitted:
+        raise _NotServedError
+    numbers = answer(table, lambda s: s.groups(EACH, ["r"], [ONE], keys=None))
+    keys = [(r, key) for r in numbers for key in admitted]
+    found = answer(table, lambda s: s.groups(EACH, ["r", "c"], [ONE], keys=keys))
+    return {r: Counter() for r in numbers} | _by_record(found), lambda name: 1
+
+
+def _sums_beside(table: Table) -> _Beside:
+    """Numbers and rules: each is a column of integers, and all are added up in one scan."""
+    grids = [ONE, OnGrid(column="c", low=-(2**40), high=2**40, step=2.0**-10)]
+    grids += [OnGrid(column=_of_c(rule)) for rule in RULES.values()]
+    served = []
+    for grid in grids:
+        with contextlib.suppress(ParameterError):
+            table.source.check_rules(columns=[grid])
+            served.append(grid)
+    found = answer(table, lambda s: s.groups(EACH, ["r"], served, keys=None))
+    return _by_record(found), lambda i: served[i].most
+
+
+def _joined_beside(table: Table) -> _Beside:
+    joined = _served(lambda: table.join(_public(table), on="c"))
+    w = OnGrid(column="w", low=0, high=1000)
+    found = answer(joined, lambda s: s.groups(EACH, ["r"], [ONE, w], keys=None))
+    return _by_record(found), lambda i: [1, w.most][i]
+
+
+def _units_beside(table: Table) -> _Beside:
+    """Units of every table in one scan; the rows of some tables that count, each by itself."""
+    rows = _served(lambda: Table(table, unit="c", rows_per_unit=1))
+    many = Contribution(unit="c", rows=10**6, groups=10**6, salt="5a")
+    found = _by_record(answer(rows, lambda s: s.groups(many, ["r"], [], keys=None)))
+    bound = Contribution(unit="c", rows=1, groups=1, salt="5a")
+    for r in [*sorted(found)[:: max(1, len(found) // 3)], ALL]:
+        part = rows.filter(functools.partial(lambda r, t: t.r == r, r))
+        found[r]["rows"] = answer(part, lambda s: s.sums(bound, [ONE]))[0]
+    for r, numbers in found.items():
+        if "rows" not in numbers:
+            found[r]["rows"] = found[ALL]["rows"]
+    return found, lambda name: 1
+
+
+def beside_in_file(data: Any, path: Path) -> bool:
+    """Writes the rows of :func:`beside` to a file of Parquet; False for a type that no file has.
+
+    A row group has few rows, of few tables one row, and a file tells the least and the largest
+    value of each: so values at the edges are told by the file itself, and not only read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    rows = beside_in_frame(data)
+    size = 1 if len(rows) <= 2000 else 50
+    with contextlib.suppress(pa.ArrowException):
+        pa.parquet.write_table(rows, path, version="2.6", row_group_size=size)
+        return True
+    return False
 
 
 # --------------------------------------------------------------------------------- the catalogs

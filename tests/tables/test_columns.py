@@ -41,6 +41,21 @@ def test_a_type_that_is_not_let_in_serves_no_role_and_is_in_nobodys_way() -> Non
     assert kinds.law(kinds.in_duckdb("INTERVAL")) == ", ".join(kinds.ROLES)
 
 
+def one_record_moves_no_other(kind: str = "VARCHAR COLLATE nocase") -> bool:
+    """Whether each record, taken away alone, moves every answer by its own amount at most."""
+    data = kinds.in_duckdb(kind)
+    connection = data.get_backend()
+    name = kinds.beside_in_sql(connection.con.execute, "rows", kind)
+    try:
+        return kinds.law_of_one_record(connection.table(name)) > 0
+    except AssertionError:
+        return False
+
+
+def test_one_record_moves_no_other_where_texts_are_compared_without_case() -> None:
+    assert one_record_moves_no_other()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(kinds.duckdb_types()))
 def test_the_law_holds_for_each_type_of_duckdb(kind: str) -> None:
@@ -48,6 +63,7 @@ def test_the_law_holds_for_each_type_of_duckdb(kind: str) -> None:
     if data is None:
         pytest.skip("no column has this type by its name alone")
     kinds.law(data)
+    assert one_record_moves_no_other(kind)
 
 
 @pytest.mark.slow
@@ -57,7 +73,19 @@ def test_the_law_holds_for_each_type_of_a_frame(library: str) -> None:
     for column in getattr(kinds, f"of_{library}")():
         names.append(column.name)
         kinds.law(column.data)
+        kinds.law_of_one_record(kinds.beside_in_frame(column.data))
     assert len(names) > 20
+
+
+@pytest.mark.slow
+def test_one_record_moves_no_other_in_a_file_of_each_type(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    asked = {
+        column.name: kinds.law_of_one_record(path)
+        for column in kinds.of_arrow()
+        if kinds.beside_in_file(column.data, path)
+    }
+    assert len(asked) > 20
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +115,13 @@ def test_the_law_holds_for_each_type_of_postgresql(database: str) -> None:
             with contextlib.suppress(psycopg.Error):  # not all servers have them
                 connection.execute(statement)
         opened = ibis.connect(database)
-        served = {
-            kind: kinds.law(data)
-            for i, kind in enumerate(kinds.postgres_types(connection))
-            if (data := kinds.in_postgres(connection, opened, kind, f"rows{i}")) is not None
-        }
+        served = dict[str, str]()
+        for i, kind in enumerate(kinds.postgres_types(connection)):
+            data = kinds.in_postgres(connection, opened, kind, f"rows{i}")
+            if data is not None:
+                served[kind] = kinds.law(data)
+                name = kinds.beside_in_sql(connection.execute, f"rows{i}", kind)
+                kinds.law_of_one_record(opened.table(name))
         opened.disconnect()
     assert served["character(3)"] == served["mood"] == served["text"] == "number"
     assert served["money"] == served["oid"] == served["word"] == ", ".join(kinds.ROLES)
@@ -184,7 +214,7 @@ def times_of_engines_are_no_error() -> bool:
 
 def no_column_that_is_not_asked_for_fails(folder: Path) -> bool:
     """Whether rows of a file are counted whose milliseconds are beyond DuckDB's years."""
-    path, found = folder / "far.parquet", set()
+    path, found = folder / "far.parquet", set[int]()
     for more in ([], [2**62], [-(2**62)]):
         times = pa.array([0, *more, 0], pa.int64()).view(pa.timestamp("ms"))
         rows = {"c": times, "d": pa.array(range(len(times)), pa.int64())}
@@ -520,6 +550,12 @@ MUTATIONS = [
         "texts are compared by their collation",
         {"texts-by-their-bytes": "return text"},
         one_name_is_not_taken_for_another,
+    ),
+    Without(
+        "one record names the group of others",
+        {"texts-by-their-bytes": "return text"},
+        one_record_moves_no_other,
+        slow=True,
     ),
     Without("keys beyond the type", {"keys-of-the-type": "pass"}, keys_of_the_type_alone),
     Without(

@@ -87,7 +87,18 @@ row = st.lists(
     min_size=3,
     max_size=3,
 ).map(b",".join)
-lines = st.lists(st.one_of(line, row), max_size=60)
+# all values in quotes, and none with a comma: they are read in ways of their own
+quoted = st.lists(
+    st.sampled_from([b'""', b'","', b'","', b'",,"', b'" "', b'"a"', b'"b,c"', b'"\\"', b'","","']),
+    min_size=3,
+    max_size=3,
+).map(b",".join)
+plain = st.lists(
+    st.sampled_from([b"", b" ", b"a", b'""', b'"b"', b'"b\\"', b"' c'", b'" d "', b"\xff"]),
+    min_size=2,
+    max_size=4,
+).map(b",".join)
+lines = st.lists(st.one_of(line, row, quoted, plain), max_size=60)
 
 
 def each_line_is_a_row_by_itself(examples: int, path: Path) -> None:
