@@ -339,7 +339,12 @@ def beside_in_frame(data: Any) -> Any:
         return data[chosen].with_columns(pl.Series("r", missing, dtype=pl.Int64))
     import pyarrow as pa
 
-    return data.take(chosen).append_column("r", pa.array(missing, pa.int64()))
+    try:
+        rows = data.take(chosen)
+    except pa.ArrowNotImplementedError:  # texts that are views cannot be taken out
+        columns = [data[name].to_pylist() for name in ("i", "c")]
+        rows = pa.table([[column[i] for i in chosen] for column in columns], schema=data.schema)
+    return rows.append_column("r", pa.array(missing, pa.int64()))
 
 
 def law_of_one_record(data: Any) -> int:
@@ -453,14 +458,14 @@ def _units_beside(table: Table) -> _Beside:
 def beside_in_file(data: Any, path: Path) -> bool:
     """Writes the rows of :func:`beside` to a file of Parquet; False for a type that no file has.
 
-    A row group has few rows, of few tables one row, and a file tells the least and the largest
-    value of each: so values at the edges are told by the file itself, and not only read.
+    A file tells the least and the largest value of each row group. There are 200 of few rows, so
+    that many values are told by the file itself, and not only read.
     """
     import pyarrow as pa
     import pyarrow.parquet
 
     rows = beside_in_frame(data)
-    size = 1 if len(rows) <= 2000 else 50
+    size = 1 + len(rows) // 200
     with contextlib.suppress(pa.ArrowException):
         pa.parquet.write_table(rows, path, version="2.6", row_group_size=size)
         return True

@@ -44,6 +44,7 @@ def test_a_type_that_is_not_let_in_serves_no_role_and_is_in_nobodys_way() -> Non
 def one_record_moves_no_other(kind: str = "VARCHAR COLLATE nocase") -> bool:
     """Whether each record, taken away alone, moves every answer by its own amount at most."""
     data = kinds.in_duckdb(kind)
+    assert data is not None
     connection = data.get_backend()
     name = kinds.beside_in_sql(connection.con.execute, "rows", kind)
     try:
