@@ -15,7 +15,7 @@ from tests.cli.terminal import ASKED, answer, refusal, run
 
 import tightbudget as tb
 from tightbudget.cli.ledger.options import as_written
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import OPTIONS, options_of_kind
 from tightbudget.output_dp.amount import exact
 

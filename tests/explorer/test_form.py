@@ -18,7 +18,7 @@ import tightbudget as tb
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.explorer import questions
 from tightbudget.explorer.form import GOALS, GOALS_IN_WORDS, KINDS, SHOWS, WAYS, Form
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import SAMPLERS, options_of
 
 DP_SGD = tb.Gaussian(1.0).subsampled(0.01) * 1000

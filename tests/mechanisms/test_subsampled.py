@@ -18,7 +18,8 @@ from tightbudget.mechanisms import (
     RandomizedResponse,
     TruncatedGaussian,
 )
-from tightbudget.mechanisms.composition import Composition, Subsampled
+from tightbudget.mechanisms.composition import Composition
+from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs.direction import Direction
 

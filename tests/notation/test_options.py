@@ -10,7 +10,7 @@ import pytest
 from tests.cases import CASES, Case
 
 import tightbudget as tb
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import (
     OPTIONS,
     SAMPLERS,

@@ -35,7 +35,8 @@ from tightbudget.mechanisms import (
     RandomizedResponse,
     Subsampled,
 )
-from tightbudget.mechanisms.composition import Composable, Composition, Derived, compose
+from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.dominating import above_composition, above_divergences
 from tightbudget.mechanisms.either import Either, either, either_within
 from tightbudget.numerics.binomial import binomial_tails

@@ -9,7 +9,7 @@ from tightbudget import __version__
 from tightbudget.cli.options import AsJson
 from tightbudget.cli.output import print_json, print_table, print_text
 from tightbudget.mechanisms import MECHANISMS
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import OPTIONS, options_of_kind, written
 from tightbudget.notation.parameters import parameters_of, summary_of
 

@@ -19,7 +19,7 @@ from tightbudget import Composition, Mechanism, Neighbouring, ParameterError, co
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.completion import relations, sources
 from tightbudget.mechanisms import MECHANISMS
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import (
     OPTIONS,
     in_options,

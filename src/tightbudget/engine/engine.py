@@ -22,8 +22,8 @@ from tightbudget.engine.methods import (
     ByLines,
     ClosedForm,
     ExactFormula,
+    Inquiry,
     Method,
-    Wanted,
 )
 from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
@@ -142,16 +142,16 @@ class Engine:
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
         """
-        wanted = Wanted(question, rtol, target, cache, insist)
+        inquiry = Inquiry(question, rtol, target, cache, insist)
         known: Bounds | None = None
         why = name = ""
         for method in self._methods():
-            found = method.bounds(wanted)
+            found = method.bounds(inquiry)
             if found is None:
                 continue
             known = found.bounds if known is None else known.meet(found.bounds)
             why, name = found.why, method.name
-            if not why or wanted.met_by(known):
+            if not why or inquiry.met_by(known):
                 return Answer(known, method=name)
             if found.last:
                 break

@@ -35,8 +35,8 @@ _ROUNDING = "the rounding of doubles stands in the way"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A question to a method.
+class Inquiry:
+    """A question to a method, and how close its answer is to be.
 
     Attributes:
         question: delta at an epsilon, or epsilon at a delta.
@@ -59,8 +59,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A method's knowledge of an answer.
+class Proved:
+    """An answer of one method.
 
     Attributes:
         bounds: the closest bounds that it proves, for the worse direction.
@@ -79,8 +79,8 @@ class Method(Protocol):
 
     name: ClassVar[str]  # the engine that answers, as in an Explanation
 
-    def bounds(self, wanted: Wanted) -> Found | None:
-        """The method's knowledge of the answer; None where it proves nothing that counts."""
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
+        """Bounds of the answer; None where the method proves nothing that counts."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class ExactFormula:
 
     name: ClassVar[str] = CLOSED_FORM
 
-    def bounds(self, wanted: Wanted) -> Found | None:
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds by the formula, or None where it is neither close nor near."""
-        found = self._found(wanted.question, wanted.rtol)
+        found = self._found(inquiry.question, inquiry.rtol)
         # masses are not closer where the formula is near; else they answer alone
-        near = found is not None and (wanted.met_by(found) or found.relative_gap <= _NEAR)
-        return Found(found, last=True) if found is not None and near else None
+        near = found is not None and (inquiry.met_by(found) or found.relative_gap <= _NEAR)
+        return Proved(found, last=True) if found is not None and near else None
 
     def _found(self, question: Question, rtol: float) -> Bounds | None:
         runs = [OneRun(pair, math.inf) for pair in self.pairs]
@@ -126,9 +126,9 @@ class ClosedForm:
 
     name: ClassVar[str] = CLOSED_FORM
 
-    def bounds(self, wanted: Wanted) -> Found | None:
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds of delta by the formulas; None for an epsilon, or where a pair has none."""
-        question = wanted.question
+        question = inquiry.question
         if isinstance(question, EpsilonAt):
             return None
         found = []
@@ -138,7 +138,7 @@ class ClosedForm:
                 return None
             settled = on_buckets(question).settled(parts)
             found.append(run.delta(question.epsilon) if settled is None else settled)
-        return Found(Bounds.worst(found))
+        return Proved(Bounds.worst(found))
 
 
 @dataclass(frozen=True)
@@ -155,32 +155,32 @@ class ByLines:
 
     name: ClassVar[str] = SADDLE_POINT
 
-    def bounds(self, wanted: Wanted) -> Found | None:
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds by lines, or None where they prove none for some direction."""
-        found = self._worst(wanted)
+        found = self._worst(inquiry)
         if found is None:
             return None
-        return Found(found, last=not self.smooth and found.relative_gap <= _OUT_OF_REACH)
+        return Proved(found, last=not self.smooth and found.relative_gap <= _OUT_OF_REACH)
 
-    def _worst(self, wanted: Wanted) -> Bounds | None:
+    def _worst(self, inquiry: Inquiry) -> Bounds | None:
         """Bounds for the worse direction, or None where lines prove none for some direction."""
         worst: Bounds | None = None
-        cache, target = wanted.cache, wanted.target
+        cache, target = inquiry.cache, inquiry.target
         for i, engine in enumerate(self.directions):
             ask = engine.smoothed if self.smooth else engine.bounds
             # lines that are there answer faster than a proof that this direction is milder
             asked = worst is None or (cache is not None and bool(cache.lines(i)))
-            found = ask(wanted.question, wanted.rtol, cache, i, target) if asked else None
+            found = ask(inquiry.question, inquiry.rtol, cache, i, target) if asked else None
             if found is None and worst is not None:
                 # its exact value is not above a bound of the worse direction: the lower one, so
                 # that nothing widens; the upper one does where only a target matters, and
                 # closer bounds of many different mechanisms would take seconds
                 decided = target is not None and worst.upper <= target and engine.takes_products
                 # guard: other-direction-below
-                if engine.below(*wanted.question.at(worst.upper if decided else worst.lower)):
+                if engine.below(*inquiry.question.at(worst.upper if decided else worst.lower)):
                     continue
             if not asked:
-                found = ask(wanted.question, wanted.rtol, cache, i, target)
+                found = ask(inquiry.question, inquiry.rtol, cache, i, target)
             if found is None:
                 return None
             worst = found if worst is None else Bounds.worst((worst, found))
@@ -202,15 +202,15 @@ class ByBuckets:
 
     name: ClassVar[str] = BUCKETS
 
-    def bounds(self, wanted: Wanted) -> Found | None:
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds by buckets, which always answer."""
         found = refine(
-            wanted.question,
+            inquiry.question,
             self.directions,
-            wanted.rtol,
-            wanted.target,
-            wanted.cache,
-            insist=wanted.insist,
+            inquiry.rtol,
+            inquiry.target,
+            inquiry.cache,
+            insist=inquiry.insist,
             patient=self.patient,
         )
-        return Found(found.bounds, found.why)
+        return Proved(found.bounds, found.why)

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from tightbudget import Neighbouring, ParameterError
 from tightbudget.explorer import questions
 from tightbudget.mechanisms import MECHANISMS
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import OPTIONS, SAMPLERS, Sampler, sampler_of, table_of
 from tightbudget.notation.parameters import parameters_of
 from tightbudget.notation.values import value_of

@@ -8,7 +8,7 @@ from typing import Any
 from tightbudget import Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.mechanisms import MECHANISMS
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.notation.options import OPTIONS, SAMPLERS, option_of, options_of, written
 
 # The mechanisms that are made of another one, by their key in the other one's table.

@@ -5,7 +5,7 @@ from tightbudget.mechanisms.allocated import Allocated
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.batches import Batches
 from tightbudget.mechanisms.clipped_sum import ClippedSum
-from tightbudget.mechanisms.composition import MECHANISMS, Mechanism, Subsampled
+from tightbudget.mechanisms.composition import MECHANISMS, Mechanism
 from tightbudget.mechanisms.either import Either, either
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
@@ -20,6 +20,7 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
 from tightbudget.mechanisms.shuffled import Shuffled
 from tightbudget.mechanisms.staircase import Staircase
+from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.mechanisms.truncated_poisson import TruncatedPoisson
 from tightbudget.pairs.direction import Direction

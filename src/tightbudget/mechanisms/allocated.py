@@ -16,7 +16,8 @@ from tightbudget.mechanisms.allocated_below import Merged, Sums
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.allocated_plan import within_reach
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
-from tightbudget.mechanisms.composition import Composable, Derived, Mechanism
+from tightbudget.mechanisms.composition import Composable, Mechanism
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring

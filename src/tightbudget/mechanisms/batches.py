@@ -12,7 +12,8 @@ import numpy as np
 from scipy import special as sp
 
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.composition import Derived, Mechanism
+from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian import Gaussian, GaussianPair
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring

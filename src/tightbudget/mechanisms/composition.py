@@ -8,9 +8,7 @@ answers for all of them.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-import inspect
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,19 +17,14 @@ from typing import Any, ClassVar, Self
 from tightbudget import notebook
 from tightbudget.engine.engine import Engine
 from tightbudget.errors import FileError, ParameterError, RelationError
+from tightbudget.mechanisms.codec import MEANT, mechanism_of, parts_of, unknown_parameter
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.questions import Questions
-from tightbudget.mechanisms.subsampled import AddPair, RemovePair
-from tightbudget.numerics.enclosure import exact
 from tightbudget.numerics.validate import (
     count,
-    nearest,
-    probability,
-    quotient_of,
     refuse,
     renamed,
 )
-from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
 
@@ -40,23 +33,6 @@ _VERSION = 1
 # The numbers of entries of a parameter, and of parts of a composition, that repr shows: a line or
 # two of a terminal.
 _SHOWN_ENTRIES, _SHOWN_PARTS = 6, 6
-
-# what to write instead of a parameter that no mechanism has
-_MEANT = {
-    **dict.fromkeys(
-        ("rate", "sampling_rate", "sample_rate", "sampling_probability", "q"),
-        "the chance of each record to be in a run is rate, in Python .subsampled(rate)",
-    ),
-    **dict.fromkeys(
-        ("step", "steps", "epochs", "times", "runs", "num_steps", "count"),
-        "how often it runs is times on the command line and in a plan file, in Python "
-        "mechanism * times; of a shuffle or an allocation one run is an epoch",
-    ),
-    **dict.fromkeys(
-        ("std", "stddev", "stdev", "sd", "standard_deviation", "noise_scale"),
-        "the noise has sigma (its standard deviation) or scale, in the query's unit",
-    ),
-}
 
 # by kind: the name in JSON, in plan files and on the command line
 MECHANISMS: dict[str, type[Mechanism]] = {}
@@ -140,6 +116,7 @@ class Mechanism(Composable):
     relation: Neighbouring | None = dataclasses.field(default=None, kw_only=True)
 
     kind: ClassVar[str] = ""  # the name in JSON, plan files and on the command line
+    key: ClassVar[str] = ""  # in the table of its base, for a mechanism that is made of another one
     # both directions have the same delta, so that one of them is asked. True is a claim that a
     # subclass has to prove; with False both are asked, which is right for every mechanism
     symmetric: ClassVar[bool] = False
@@ -159,7 +136,7 @@ class Mechanism(Composable):
         # a dataclass would refuse an unknown name by itself, without saying what was meant
         for name in named:
             if name not in cls._accepted():
-                raise ParameterError(cls._unknown(name))
+                raise ParameterError(unknown_parameter(cls, name))
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -178,23 +155,7 @@ class Mechanism(Composable):
         Args:
             name: a parameter that the mechanism does not have.
         """
-        return cls.meant.get(name) or _MEANT.get(name)
-
-    @classmethod
-    def _unknown(cls, name: str, *, also: Iterable[str] = ()) -> str:
-        """Says that the mechanism has no parameter ``name``, which it has, and what was meant.
-
-        Args:
-            name: the parameter that was given.
-            also: other names that are accepted beside the parameters, to be suggested.
-        """
-        accepted = [other for other in cls._accepted() if other != "relation"]
-        hint = cls.hint(name)
-        if hint is None:
-            close = difflib.get_close_matches(name, [*accepted, *also, "relation"], n=1)
-            hint = f"did you mean {close[0]}?" if close else None
-        listed = f" (it has {', '.join(accepted)})"
-        return f"{cls.kind} has no parameter {name!r}{listed}" + (f": {hint}" if hint else "")
+        return cls.meant.get(name) or MEANT.get(name)
 
     def _set(self, **values: object) -> None:
         # how a frozen value stores its validated parameters
@@ -285,7 +246,7 @@ class Mechanism(Composable):
 
         Holds for ``Neighbouring.ADD_OR_REMOVE``; see :class:`tightbudget.Subsampled`.
         """
-        return Subsampled(self, rate)
+        return _derived("subsampled", self, rate)
 
     @renamed(times="each_in")
     def allocated(self, steps: int, each_in: int = 1) -> Mechanism:
@@ -363,111 +324,8 @@ class Mechanism(Composable):
             FileError: no or an unknown mechanism, an unknown or missing parameter.
             ParameterError: a parameter's value is refused.
         """
-        table = {name: _read(value) for name, value in table.items()}
-        kind = table.pop("mechanism", None)
-        if not isinstance(kind, str) or kind not in MECHANISMS:
-            known = ", ".join(sorted(MECHANISMS))
-            raise FileError(f"{where}.mechanism must be one of {known}, got {kind!r}")
-        cls = MECHANISMS[kind]
-        if issubclass(cls, Derived):
-            base, given = table.pop("base", None), table.pop(cls.key, None)
-            if not isinstance(base, dict) or given is None or table:
-                raise FileError(
-                    f"{where}: {kind} needs base (a table) and {cls.key}, and nothing else"
-                )
-            return _with(Mechanism.from_dict(base, f"{where}.base"), cls, given, where)
-        # what tells how records get into a run; then for whom it is
-        found = [(made, table.pop(made.key)) for made in _derivations() if made.key in table]
-        samplers = [made for made, _ in found if made.key != "group"]
-        if len(samplers) > 1:
-            first, second = samplers[:2]
-            raise FileError(
-                f"{where} has both {first.key} and {second.key}; where the one is done to the "
-                f"other, write mechanism={second.kind!r} with a base that has {first.key}"
-            )
-        relation = table.pop("relation", None)
-        if relation is not None:
-            try:
-                relation = Neighbouring.of(**{f"{where}.relation": relation})
-            except ParameterError as error:
-                raise FileError(str(error)) from None
-        for name in table:
-            if name not in cls._accepted():
-                keys = [made.key for made in _derivations()]
-                unknown = cls._unknown(name, also=(*keys, "times"))
-                raise FileError(f"{where}: {unknown}")
-        for name, parameter in inspect.signature(cls).parameters.items():
-            if parameter.default is inspect.Parameter.empty and name not in table:
-                raise FileError(f"{where}: {kind} needs {name}")
-        mechanism = cls(**table, relation=relation)
-        for made, given in sorted(found, key=lambda entry: entry[0].key == "group"):
-            mechanism = _with(mechanism, made, given, where)
+        mechanism: Mechanism = mechanism_of(table, where, MECHANISMS)
         return mechanism
-
-
-def _read(value: Any) -> Any:
-    """Returns a table's value, with the nearest double for a text that writes a quotient."""
-    quotient = quotient_of(value) if isinstance(value, str) else None
-    return value if quotient is None else nearest(quotient)
-
-
-@dataclass(frozen=True)
-class Derived(Mechanism):
-    """A mechanism made of another one, its base, by saying how records get into a run.
-
-    Its table is the base's with one more key, whose value is the first parameter, or a table of
-    all parameters where there are several. A base that has such a key itself is nested:
-    ``{"mechanism": kind, "base": {...}, key: value}``. (A parameter has no place beside the key: in
-    a plan, ``times`` counts runs.) The method ``kind`` of a mechanism makes it.
-    """
-
-    base: Mechanism
-
-    key: ClassVar[str] = ""  # in the base's table
-    # the name in the table of a parameter that has another one there: ledgers keep these tables
-    written: ClassVar[Mapping[str, str]] = {}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.base, Mechanism):
-            raise ParameterError(f"base must be a mechanism, got {self.base!r}")
-
-    @classmethod
-    def first(cls) -> str:
-        """The name of the first parameter, beside the base."""
-        return next(name for name in cls._accepted() if name not in ("base", "relation"))
-
-    def __repr__(self) -> str:
-        """Writes the base and the method that was called on it."""
-        given = [f"{name}={value!r}" for name, value in self.parameters().items()]
-        return f"{self.base!r}.{self.kind}({', '.join(given)})"
-
-    def parameters(self) -> dict[str, Any]:
-        return {name: value for name, value in super().parameters().items() if name != "base"}
-
-    def to_dict(self) -> dict[str, Any]:
-        base, given = self.base.to_dict(), self.parameters()
-        # a group is named last in any case, and needs no nest for a base that says how to draw
-        taken = {made.key for made in _derivations() if self.key != "group" or made is type(self)}
-        if "base" in base or taken & base.keys():
-            base = {"mechanism": self.kind, "base": base}
-        alone = list(given) == [self.first()]
-        named = {self.written.get(name, name): value for name, value in given.items()}
-        return {**base, self.key: given[self.first()] if alone else named}
-
-    @classmethod
-    def given(cls, value: Any) -> dict[str, Any]:
-        """Returns the parameters that a table gives under the key: the first one, or a table."""
-        if not isinstance(value, Mapping):
-            return {cls.first(): value}
-        table: Mapping[str, Any] = value
-        names = {written: name for name, written in cls.written.items()}
-        return {names.get(name, name): entry for name, entry in table.items()}
-
-
-def _derivations() -> list[type[Derived]]:
-    """The classes of all mechanisms that are made of a base."""
-    return [made for made in MECHANISMS.values() if issubclass(made, Derived)]
 
 
 def _derived(kind: str, base: Mechanism, *given: Any) -> Mechanism:
@@ -475,110 +333,6 @@ def _derived(kind: str, base: Mechanism, *given: Any) -> Mechanism:
     cls: Any = MECHANISMS[kind]
     made: Mechanism = cls(base, *given)
     return made
-
-
-def _with(base: Mechanism, made: type[Derived], value: Any, where: str) -> Mechanism:
-    """Calls the method of a mechanism that makes another one of it.
-
-    Args:
-        base: the mechanism.
-        made: the class of the other one.
-        value: what a plan's table has under the key of the class: the first parameter, or a table.
-        where: what a refusal calls the plan's table.
-
-    Raises:
-        FileError: an unknown or missing parameter.
-    """
-    method = getattr(base, made.kind)
-    given = made.given(value)
-    if isinstance(value, Mapping) and len(given) < len(value):
-        twice = next(name for name, written in made.written.items() if written in value)
-        raise FileError(f"{where}.{made.key}: {twice} is given twice")
-    parameters = inspect.signature(method).parameters
-    for name in given:
-        if name not in parameters:
-            known = ", ".join(parameters)
-            raise FileError(f"{where}.{made.key}: {made.kind} has no {name!r} (it has {known})")
-    for name, parameter in parameters.items():
-        if parameter.default is inspect.Parameter.empty and name not in given:
-            raise FileError(f"{where}.{made.key}: {made.kind} needs {name}")
-    mechanism: Mechanism = method(**{name: _read(entry) for name, entry in given.items()})
-    return mechanism
-
-
-@dataclass(frozen=True)
-class Subsampled(Derived):
-    """Runs ``base`` on a random subset that contains each record with probability ``rate``.
-
-    Guarantee: holds for neighbours that differ by the presence of one record
-    (``Neighbouring.ADD_OR_REMOVE``), in both directions, tracked separately; the base's
-    pair must be stated for the same relation (record present against absent). A base that is
-    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
-    Source: Zhu, Dong, Wang 2022 (dominating pairs), Theorem 11.
-
-    Args:
-        base: any mechanism.
-        rate: the sampling rate q in [0, 1].
-
-    Raises:
-        ParameterError: ``rate`` is not 0 or in [1e-100, 1], or ``base`` is not a mechanism.
-        RelationError: ``base`` was declared for another relation.
-    """
-
-    rate: float
-
-    kind: ClassVar[str] = "subsampled"
-    key: ClassVar[str] = "rate"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rate = probability(rate=self.rate)
-        if 0 < rate < 1e-100:
-            raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
-        way = "Poisson subsampling"
-        relation = Neighbouring.of_presence(way, self.relation, self.base.relation)
-        self._set(rate=rate, relation=relation)
-
-    def is_symmetric(self) -> bool:
-        return self.rate in (0.0, 1.0) and self.base.is_symmetric()
-
-    def is_mutual(self) -> bool:
-        return self.rate == 0.0 or self.base.is_mutual()
-
-    def pair(self, direction: Direction) -> Pair:
-        base = self.base.pair(direction)
-        if self.rate == 1.0:
-            return base
-        if self.rate == 0.0:
-            return AtomicPair.from_masses(exact(1.0), exact(1.0))
-        # guard: direction-record-removed
-        return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
-
-    def instance(self) -> Composable | None:
-        """Returns a mechanism that reveals nothing, where the base's pair is not attained.
-
-        The data sets that attain an instance of the base need not attain its sample: their other
-        records are sampled, too.
-        """
-        attained = self.base.instance()
-        if attained is None or self.rate == 0.0:
-            return None
-        # guard: sample-attains-nothing
-        return attained if self.rate == 1.0 else dataclasses.replace(self, rate=0.0)
-
-    @property
-    def apart(self) -> str:
-        if self.rate == 1.0 or self.base.instance() is None:
-            return self.base.apart if self.rate else ""
-        return f"a sample of {self.base.apart or 'an epoch'}" if self.rate else ""
-
-    def finer(self, halvings: int) -> Mechanism:
-        if self.rate < 1.0:
-            return self
-        return dataclasses.replace(self, base=self.base.finer(halvings))
-
-    def __repr__(self) -> str:
-        return f"{self.base!r}.subsampled({self.rate!r})"
 
 
 @dataclass(frozen=True)
@@ -733,19 +487,7 @@ def _short(value: object) -> str:
 
 def from_steps(steps: Any) -> Composition:
     """A composition from a list of descriptions with ``times`` (JSON, TOML)."""
-    if not isinstance(steps, list):
-        raise FileError(f"steps must be a list, got {steps!r}")
-    parts = []
-    for i, step in enumerate(steps):
-        if not isinstance(step, dict):
-            raise FileError(f"steps[{i}] must be a table, got {step!r}")
-        table = dict(step)
-        times = count(**{f"steps[{i}].times": table.pop("times", 1)})
-        try:
-            parts.append((Mechanism.from_dict(table, where=f"steps[{i}]"), times))
-        except (ParameterError, RelationError) as error:
-            raise type(error)(f"steps[{i}]: {error}") from error
-    return Composition(tuple(parts))
+    return Composition(tuple(parts_of(steps, MECHANISMS)))
 
 
 def compose(mechanisms: Iterable[Composable]) -> Composition:

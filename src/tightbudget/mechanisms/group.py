@@ -14,13 +14,15 @@ import numpy as np
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.additive import Additive
-from tightbudget.mechanisms.composition import Composable, Derived, Mechanism, Subsampled
+from tightbudget.mechanisms.composition import Composable, Mechanism
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.either import Either
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian, DiscreteLaplace
 from tightbudget.mechanisms.laplace import Laplace
 from tightbudget.mechanisms.logistic import Logistic
 from tightbudget.mechanisms.mixture_of_gaussians import Mixture, MixturePair
+from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
 from tightbudget.numerics.binomial import binomial_masses, binomial_tails
 from tightbudget.numerics.rounding import double_down, double_up

@@ -1,20 +1,101 @@
-"""The pairs of a mechanism on a Poisson sample: one side of a base pair mixed with the other."""
+"""A mechanism on a Poisson sample: each pair of the base has one side mixed with the other."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from tightbudget.mechanisms.composition import Composable, Mechanism
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian_path import log_moment
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, log_up, mul_down, mul_up
+from tightbudget.numerics.validate import probability, refuse
+from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch, zero
 from tightbudget.pairs.transform import Transform
+
+
+@dataclass(frozen=True)
+class Subsampled(Derived):
+    """Runs ``base`` on a random subset that contains each record with probability ``rate``.
+
+    Guarantee: holds for neighbours that differ by the presence of one record
+    (``Neighbouring.ADD_OR_REMOVE``), in both directions, tracked separately; the base's
+    pair must be stated for the same relation (record present against absent). A base that is
+    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
+    Source: Zhu, Dong, Wang 2022 (dominating pairs), Theorem 11.
+
+    Args:
+        base: any mechanism.
+        rate: the sampling rate q in [0, 1].
+
+    Raises:
+        ParameterError: ``rate`` is not 0 or in [1e-100, 1], or ``base`` is not a mechanism.
+        RelationError: ``base`` was declared for another relation.
+    """
+
+    rate: float
+
+    kind: ClassVar[str] = "subsampled"
+    key: ClassVar[str] = "rate"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rate = probability(rate=self.rate)
+        if 0 < rate < 1e-100:
+            raise refuse("rate", "be 0 or in [1e-100, 1]", self.rate)
+        way = "Poisson subsampling"
+        relation = Neighbouring.of_presence(way, self.relation, self.base.relation)
+        self._set(rate=rate, relation=relation)
+
+    def is_symmetric(self) -> bool:
+        return self.rate in (0.0, 1.0) and self.base.is_symmetric()
+
+    def is_mutual(self) -> bool:
+        return self.rate == 0.0 or self.base.is_mutual()
+
+    def pair(self, direction: Direction) -> Pair:
+        base = self.base.pair(direction)
+        if self.rate == 1.0:
+            return base
+        if self.rate == 0.0:
+            return AtomicPair.from_masses(exact(1.0), exact(1.0))
+        # guard: direction-record-removed
+        return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
+
+    def instance(self) -> Composable | None:
+        """Returns a mechanism that reveals nothing, where the base's pair is not attained.
+
+        The data sets that attain an instance of the base need not attain its sample: their other
+        records are sampled, too.
+        """
+        attained = self.base.instance()
+        if attained is None or self.rate == 0.0:
+            return None
+        # guard: sample-attains-nothing
+        return attained if self.rate == 1.0 else dataclasses.replace(self, rate=0.0)
+
+    @property
+    def apart(self) -> str:
+        if self.rate == 1.0 or self.base.instance() is None:
+            return self.base.apart if self.rate else ""
+        return f"a sample of {self.base.apart or 'an epoch'}" if self.rate else ""
+
+    def finer(self, halvings: int) -> Mechanism:
+        if self.rate < 1.0:
+            return self
+        return dataclasses.replace(self, base=self.base.finer(halvings))
+
+    def __repr__(self) -> str:
+        return f"{self.base!r}.subsampled({self.rate!r})"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tightbudget.mechanisms.composition import Derived, Mechanism
+from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.either import EitherPair
 from tightbudget.mechanisms.group import scaled
 from tightbudget.mechanisms.neighbouring import Neighbouring

@@ -14,7 +14,7 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import MECHANISMS
-from tightbudget.mechanisms.composition import Derived
+from tightbudget.mechanisms.derived import Derived
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.mechanisms.composition import Composition, Mechanism, Subsampled, compose
+from tightbudget.mechanisms.composition import Composition, Mechanism, compose
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian
 from tightbudget.mechanisms.laplace import Laplace
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
+from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import TINY, UNIT
 from tightbudget.numerics.search import least_between

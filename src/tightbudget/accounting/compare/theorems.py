@@ -10,8 +10,9 @@ from typing import Any
 
 from tightbudget.accounting.compare.facts import GAP, NO_LINE, Facts, NotApplicable
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
-from tightbudget.mechanisms.composition import Subsampled, compose
+from tightbudget.mechanisms.composition import compose
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.numerics.bounds import Bounds, Estimate
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.numerics.search import least_between

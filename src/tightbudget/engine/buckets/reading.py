@@ -1,4 +1,4 @@
-"""Questions to the buckets: the place of a profile, and the reading of an answer off it.
+"""The buckets' side of a question: the place of a profile, and the answer that it gives.
 
 A profile holds for every epsilon, and is close near one place.
 """
@@ -176,7 +176,7 @@ OnBuckets = DeltaOnBuckets | EpsilonOnBuckets
 
 
 def on_buckets(question: Question) -> OnBuckets:
-    """Returns how the answer to a question is read off a profile."""
+    """Returns the reading of the answer to a question off a profile."""
     if isinstance(question, DeltaAt):
         return DeltaOnBuckets(question.epsilon)
     return EpsilonOnBuckets(question.delta)

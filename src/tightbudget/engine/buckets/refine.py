@@ -126,7 +126,7 @@ class _InOneDirection:
     """A question that is asked of one direction of a composition.
 
     Attributes:
-        asked: how it is put to the buckets.
+        asked: the buckets' side of it.
         direction: the number of the direction.
         start: what is known of the answer without any grid.
         settled: whether a grid brings nothing closer.

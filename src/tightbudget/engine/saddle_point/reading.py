@@ -1,4 +1,4 @@
-"""Questions to the saddle points: the places of lines, and the reading of answers off them.
+"""The saddle points' side of a question: the place of lines, and the answer that they give.
 
 Lines hold for every epsilon, and are close near the place that they were made for.
 """
@@ -86,7 +86,7 @@ OnLines = DeltaOnLines | EpsilonOnLines
 
 
 def on_lines(question: Question) -> OnLines:
-    """Returns how the answer to a question is read off lines."""
+    """Returns the reading of the answer to a question off lines."""
     if isinstance(question, DeltaAt):
         return DeltaOnLines(question.epsilon)
     return EpsilonOnLines(question.delta)
