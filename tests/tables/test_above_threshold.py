@@ -147,7 +147,9 @@ def test_what_is_no_table_costs_nothing() -> None:
 
 def test_a_scan_that_fails_costs_the_worst_case_price(monkeypatch: pytest.MonkeyPatch) -> None:
     given, meter = [in_duckdb()], tb.OutputDPFilter(1)
-    gone = weakref.ref(given[0])
+    source: Any = given[0].source
+    gone = weakref.ref(source.turn)  # which all tables share that are derived from this one
+    del source
     scans_fail(monkeypatch)
     with (
         pytest.raises(tb.ReleaseError) as caught,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,61 @@ def test_a_question_is_planned_once(case: Case, monkeypatch: pytest.MonkeyPatch)
     plans.clear()
     case.mechanism.release(case.data, meter=tb.OutputDPFilter(10), noise=Silent())
     assert len(plans) == 1
+
+
+def counted(rule: Callable[[Any], Any], calls: list[str]) -> Callable[[Any], Any]:
+    """A rule that keeps the columns that it was called with."""
+
+    def called(t: Any) -> Any:
+        calls.append(" ".join(t.columns))
+        return rule(t)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, w: tb.Count(epsilon=0.5, where=w),
+        lambda x, w: tb.Mean(column=x, bounds=(-1, 4), epsilon=0.5, where=w),
+        lambda x, w: tb.GroupedMeans(by="k", column=x, bounds=(-1, 4), epsilon=0.5, where=w),
+        lambda x, w: tb.HistogramCounts(column=x, edges=(-1, 0, 4), epsilon=0.5, where=w),
+        lambda x, w: tb.Counts(where=(w, lambda t: x(t) > 1), epsilon=0.5),
+    ],
+    ids=["count", "mean", "grouped means", "histogram", "counts"],
+)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_rule_is_called_once_for_a_question(make: Any, keyed: bool) -> None:
+    """Once for the key, the plan and the scan together; and anew for the next question."""
+    x_calls, w_calls = list[str](), list[str]()
+    question = make(
+        counted(lambda t: t.x * 2, x_calls),
+        counted(lambda t: t.j > 0, w_calls),
+    )
+    asks = tb.Session(in_duckdb(2), Keys(10) if keyed else tb.OutputDPFilter(10), noise=Silent())
+    for asked in (1, 2):
+        asks.ask(question)
+        assert len(w_calls) == asked
+        assert len(x_calls) == (0 if isinstance(question, tb.Count) else asked)
+    asks.what_if([question])
+    assert len(w_calls) == 3
+
+
+def test_a_rule_is_called_before_the_price_is_held() -> None:
+    """A function that gives another expression when it is called again is not called again."""
+    columns = iter("xj")
+    changes = tb.Sum(column=lambda t: t[next(columns)] * 1, bounds=(-1, 4), epsilon=0.5)
+    meter = tb.OutputDPFilter(1)
+    asked = tb.Session(in_duckdb(), meter, noise=Silent()).ask(changes)
+    plain = tb.Sum(column=lambda t: t.x * 1, bounds=(-1, 4), epsilon=0.5)
+    assert asked.value == plain.release(in_duckdb(), meter=meter, noise=Silent()).value
+
+
+class Keys(tb.OutputDPFilter):
+    """A budget that wants a key for each run."""
+
+    def keyed(self, key: str) -> tb.OutputDPFilter:
+        return tb.OutputDPFilter(10)
 
 
 def test_noise_is_calibrated_once(monkeypatch: pytest.MonkeyPatch) -> None:

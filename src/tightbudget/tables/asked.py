@@ -78,7 +78,7 @@ def _rule_text(rule: Any, table: Table) -> str:
     """
     if isinstance(table.source, IbisSource):
         try:
-            return rules.written(table.source.table, rule)
+            return rules.written(table.source.table, rule, table.source.called)
         except Exception:  # the caller's own function may raise anything
             pass
     return str(getattr(rule, "__name__", type(rule).__name__))

@@ -43,6 +43,7 @@ class IbisSource:
         turn: the lock of the connection, which all tables that are derived from one share.
         told: from names to types as the catalog tells them, where the form has another type.
         odd: from the names of columns that are not let in to their types; the table lacks them.
+        called: the expressions of the rules of one question; None where it is asked no question.
     """
 
     table: Any
@@ -52,6 +53,7 @@ class IbisSource:
     turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     told: Mapping[str, str] = field(default_factory=dict, repr=False)
     odd: Mapping[str, str] = field(default_factory=dict, repr=False)
+    called: rules.Called | None = field(default=None, repr=False)
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -274,7 +276,7 @@ class IbisSource:
         if isinstance(rule, str) and rule in self.odd:
             raise self._not_let_in(name, rule)
         try:
-            return rules.resolved(self.table, rule, kind=kind, name=name)
+            return rules.resolved(self.table, rule, kind=kind, name=name, called=self.called)
         except ParameterError as error:
             # Ibis has not found the column, and says so with its name in quotes
             missing = [odd for odd in self.odd if f"{odd!r}" in str(error.__cause__)]

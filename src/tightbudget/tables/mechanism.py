@@ -187,6 +187,7 @@ class TableMechanism(MechanismOnData[Any, V], Generic[V]):
         """
         if not isinstance(table, Table):
             raise refuse("data", "be a Table", type(table).__name__)
+        table = table.for_one_question()
         plan = self.plan(table)
         _check_price(plan.mechanism.guarantee, self.guarantee)  # guard: plan-within-its-price
         return Planned(question=self, table=table, plan=plan)

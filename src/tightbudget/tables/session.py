@@ -265,9 +265,10 @@ class Session(Uncopied):
         left = self.left
         for number, question in enumerate(questions, start=1):
             _check_question(question)
-            text = text_of(question, self.table)
+            table = self.table.for_one_question()
+            text = text_of(question, table)
             try:
-                price, plan = question.what_if(meter), question.planned(self.table).plan
+                price, plan = question.what_if(meter), question.planned(table).plan
             except ParameterError as error:
                 raise ParameterError(f"question {number}, {cut(text, 80)}: {error}") from error
             epsilon += exact(sup=question.guarantee.sup)
@@ -306,7 +307,7 @@ class Session(Uncopied):
         """
         _check_question(question)
         planned = question.planned(self.table)  # it may refuse, before the price is held
-        key, meter = self._pays(question)
+        key, meter = self._pays(question, planned.table)
         done = question.release(planned, meter=meter, noise=self.noise)
         return TableAnswer(
             question=question,
@@ -329,7 +330,7 @@ class Session(Uncopied):
         """
         if not callable(getattr(question, "open", None)):
             raise refuse("question", "have open(): ask it otherwise", type(question).__name__)
-        _, meter = self._pays(question)
+        _, meter = self._pays(question, self.table)
         return question.open(self.table, meter=meter, noise=self.noise, **more)
 
     @property
@@ -337,13 +338,13 @@ class Session(Uncopied):
         """Says whether the meter is a budget of a ledger that needs a key for each run."""
         return not isinstance(self.meter, type) and callable(getattr(self.meter, "keyed", None))
 
-    def _pays(self, question: Any) -> tuple[str | None, Meter]:
+    def _pays(self, question: Any, table: Table) -> tuple[str | None, Meter]:
         """Returns the key of a new run, if the session makes keys, and the meter that pays."""
         if not self._makes_keys:
             return None, self.meter
         # a key that was used would be answered with the run that has used it
         fresh = fresh_salt()[:_RANDOM]  # guard: run-with-own-key
-        asked = f"{self.name}/{text_of(question, self.table)}"
+        asked = f"{self.name}/{text_of(question, table)}"
         key = f"{cut(asked, _LONGEST_KEY - 1 - len(fresh))} {fresh}"
         return key, self.meter.keyed(key)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -152,6 +152,17 @@ class Table:
             ParameterError: the column is not in both, or a key occurs twice in the public table.
         """
         return self._over(self._engine("join").joined(opened(public, {}), on))
+
+    def for_one_question(self) -> Table:
+        """Returns the table for one question, of which each rule is called once.
+
+        The expression that a function of the rows has given stands in the key of the run, in the
+        plan and in the scan alike.
+        """
+        source = self.source
+        if not isinstance(source, IbisSource) or source.called is not None:
+            return self
+        return self._over(replace(source, called={}))
 
     def _engine(self, verb: str) -> IbisSource:
         if not isinstance(self.source, IbisSource):

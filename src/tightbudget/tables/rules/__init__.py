@@ -25,6 +25,7 @@ Zeros of both signs are equal, and no operation tells them apart.
 counts as False.
 """
 
+from tightbudget.tables.rules.binding import Called
 from tightbudget.tables.rules.resolve import Kind, resolved, written
 
-__all__ = ["Kind", "resolved", "written"]
+__all__ = ["Called", "Kind", "resolved", "written"]

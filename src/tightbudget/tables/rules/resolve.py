@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tightbudget.errors import ParameterError
-from tightbudget.tables.rules.binding import bound
+from tightbudget.tables.rules.binding import Called, bound
 from tightbudget.tables.rules.expressions import check_number
 from tightbudget.tables.rules.operations import OPERATIONS
 from tightbudget.tables.rules.reader import Reader
@@ -13,7 +13,14 @@ from tightbudget.tables.rules.reader import Reader
 Kind = Literal["boolean", "number", "any"]
 
 
-def resolved(table: Any, rule: Any, *, kind: Kind = "boolean", name: str = "where") -> Any:
+def resolved(
+    table: Any,
+    rule: Any,
+    *,
+    kind: Kind = "boolean",
+    name: str = "where",
+    called: Called | None = None,
+) -> Any:
     """Returns the Ibis expression of a rule on a table, built from allowed operations alone.
 
     Guarantee: the value of a row depends on that row alone, no record makes the query fail, and
@@ -24,12 +31,13 @@ def resolved(table: Any, rule: Any, *, kind: Kind = "boolean", name: str = "wher
         rule: a column's name, a function of the table, or a deferred expression (``_.fare > 10``).
         kind: "boolean" for a condition, "number" for a number, "any" for a derived column.
         name: what the rule is called in a refusal.
+        called: the expressions of rules that were called before; None to call each rule anew.
 
     Raises:
         ParameterError: the rule names no column, uses an operation that is not allowed, could leave
             the range of doubles, or has another type. No value of the table is read or shown.
     """
-    given = bound(table, rule, name)
+    given = bound(table, rule, name, called)
     op = given.op()
     if kind != "boolean" and type(op).__name__ == "Field" and op.rel == table.op():
         if kind == "number":
@@ -46,10 +54,10 @@ def resolved(table: Any, rule: Any, *, kind: Kind = "boolean", name: str = "wher
     return value.expression
 
 
-def written(table: Any, rule: Any) -> str:
+def written(table: Any, rule: Any, called: Called | None = None) -> str:
     """Returns the text of a rule as Ibis writes the expression that the user gave.
 
     Raises:
         ParameterError: the rule is no expression of the table's columns.
     """
-    return str(bound(table, rule, "rule").get_name())
+    return str(bound(table, rule, "rule", called).get_name())
