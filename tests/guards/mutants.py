@@ -12,6 +12,7 @@ import functools
 import importlib
 import inspect
 import io
+import os
 import re
 import sys
 import textwrap
@@ -24,6 +25,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+from _pytest.runner import SetupState, runtestprotocol
 
 import tightbudget as tb
 
@@ -48,11 +50,16 @@ GUARD = re.compile(r"# guard: ([a-z0-9-]+)$")
 
 @dataclass(frozen=True)
 class Without:
-    """Guards, the statements that take their places, and what is then no longer true."""
+    """Guards, the statements that take their places, and what is then no longer true.
+
+    That is a truth which only the guards' tests ask for, or better the name of a test of the room:
+    it shows that those who change the room would notice.
+    """
 
     name: str
     changes: Mapping[str, str]  # name of a guard -> what its statement becomes
-    true: Callable[[], bool]
+    true: Callable[[], bool] | None = None
+    fails: str | None = None  # the test that turns red: "tests/ROOM/test_FILE.py::test_NAME[...]"
     slow: bool = False  # the truth takes more than half a second to find out
 
 
@@ -77,11 +84,28 @@ def each(mutations: Sequence[Without]) -> pytest.MarkDecorator:
     )
 
 
-def lose_a_truth(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
-    """What is true with the guard must be false without it."""
+def lose_a_truth(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without, session: pytest.Session | None = None
+) -> None:
+    """What is true with the guard must be false without it; a test that is named must turn red.
+
+    Args:
+        monkeypatch: puts the guard back.
+        mutation: what takes its place.
+        session: of this test, where the mutation names another one.
+    """
+    if mutation.fails is not None:
+        assert session is not None
+        if mutation.fails not in _PASSED:
+            assert _verdict(session, mutation.fails) == "passed", "it fails with the guard, too"
+            _PASSED.add(mutation.fails)
+        mutate(monkeypatch, mutation)
+        assert _verdict(session, mutation.fails) == "failed", f"{mutation.fails} has not noticed"
+        return
+    assert mutation.true is not None
     assert mutation.true(), "it does not even hold with the guard"
     mutate(monkeypatch, mutation)
-    assert not _holds(mutation), "nothing noticed that the guard is gone"
+    assert not _holds(mutation.true), "nothing noticed that the guard is gone"
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
@@ -103,11 +127,47 @@ def _replace(monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, source:
             monkeypatch.setattr(module, function, mutant)
 
 
-def _holds(mutation: Without) -> bool:
+def _holds(true: Callable[[], bool]) -> bool:
     try:
-        return mutation.true()
+        return true()
     except tb.ParameterError:  # two ends that contradict each other are noticed, too
         return False
+
+
+# ------------------------------------------------------------------- another test, as it is now
+
+_SILENT = ("_pytest.faulthandler", "WorkerInteractor")
+_PASSED: set[str] = set()  # tests that have passed with every guard in its place
+_VERDICTS = ("passed", "failed", "skipped", "not found, or its fixtures fail")
+
+
+def _verdict(session: pytest.Session, name: str) -> str:
+    """Runs another test in a forked child of this process, with all that is changed here."""
+    child = os.fork()
+    if child == 0:
+        found = _VERDICTS[-1]
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
+            found = _run(session, name)
+        finally:
+            os._exit(_VERDICTS.index(found))
+    return _VERDICTS[os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
+
+
+def _run(session: pytest.Session, name: str) -> str:
+    # One would wait for a thread that a forked child has not, the other one would report for two.
+    plugins = session.config.pluginmanager
+    for plugin in list(plugins.get_plugins()):
+        if getattr(plugin, "__name__", type(plugin).__name__) in _SILENT:
+            plugins.unregister(plugin)
+    session.config.option.markexpr = session.config.option.keyword = ""
+    (item,) = session.perform_collect([str(session.config.rootpath / name)])
+    session._setupstate = SetupState()  # the test that asks stands in the other one
+    reports = runtestprotocol(item, log=False, nextitem=None)
+    outcomes = {report.when: report.outcome for report in reports}
+    return outcomes["call"] if outcomes["setup"] == "passed" else _VERDICTS[-1]
 
 
 # ------------------------------------------------------------------ a statement that is a guard

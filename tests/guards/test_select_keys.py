@@ -121,4 +121,5 @@ def test_two_locks_hold_without_one_of_them(monkeypatch: pytest.MonkeyPatch, nam
     assert name in company()
     (group,) = (one for one in MUTATIONS if name in one.changes)
     mutate(monkeypatch, replace(group, changes={name: group.changes[name]}))
+    assert group.true is not None
     assert group.true()
