@@ -230,6 +230,28 @@ def no_column_that_is_not_asked_for_fails(folder: Path) -> bool:
     return found == {2}
 
 
+def columns_of_one_name_are_refused(folder: Path) -> bool:
+    """Whether a file is refused of which DuckDB would give a column another name."""
+    times = pa.array([0], pa.timestamp("ms"))
+    for names in (["c", "C"], ["c", "c"], ["c", "c", "c_1"]):
+        rows = pa.table([pa.array([1]), times, pa.array([2])][: len(names)], names=names)
+        pa.parquet.write_table(rows, folder / "names.parquet", version="2.6")
+        with contextlib.suppress(ParameterError):
+            Table(folder / "names.parquet")
+            return False
+    return True
+
+
+def test_columns_of_files_have_names_of_their_own(tmp_path: Path) -> None:
+    assert columns_of_one_name_are_refused(tmp_path)
+    for number, (name, unit) in enumerate([("c", "us"), ("C", "ms")]):
+        times = pa.array([0], pa.timestamp(unit))
+        rows = pa.table({name: times, "d": pa.array([{"c": 1, "C": times[0]}])})
+        pa.parquet.write_table(rows, tmp_path / f"part{number}.parquet", version="2.6")
+    found = Table(tmp_path / "part*.parquet").columns
+    assert columns.kind_of(found["c"]) is None
+
+
 def milliseconds_of_files_are_not_let_in(folder: Path) -> bool:
     path = folder / "times.parquet"
     rows = pa.table(
@@ -538,6 +560,11 @@ MUTATIONS = [
         "milliseconds of files are let in",
         {"times-of-files": "return set()"},
         lambda: in_a_folder(milliseconds_of_files_are_not_let_in),
+    ),
+    Without(
+        "columns of one name in a file",
+        {"names-of-files": "pass"},
+        lambda: in_a_folder(columns_of_one_name_are_refused),
     ),
     Without(
         "all columns of files are read",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,9 @@ def read_parquet(connection: Any, path: Path) -> tuple[Any, dict[str, str]]:
 
     Returns:
         The table of the columns that are let in, and from the names of the others to their types.
+
+    Raises:
+        ParameterError: a file has columns whose names differ in capital letters alone.
     """
     # a text that is no UTF-8 would be an error: one record would stop the scan
     options = ", utf8_validation='replace'"  # guard: utf8-of-files
@@ -29,7 +35,8 @@ def read_parquet(connection: Any, path: Path) -> tuple[Any, dict[str, str]]:
     schema = connection.table("tightbudget_file").schema()
     types = {name: str(kind).removeprefix("!") for name, kind in schema.items()}
     check_names([*types])
-    types.update({name: MILLISECONDS for name in _milliseconds(connection, path) & types.keys()})
+    far = _milliseconds(connection, path)
+    types.update({name: MILLISECONDS for name in types if name.casefold() in far})
     odd = {name: kind for name, kind in types.items() if kind_of(kind) is None}
     kept = [quoted_name(name) for name in types if name not in odd]  # guard: columns-of-files
     columns = ", ".join(kept) or f"CAST(1 AS BIGINT) AS {ROW}"
@@ -38,10 +45,35 @@ def read_parquet(connection: Any, path: Path) -> tuple[Any, dict[str, str]]:
 
 
 def _milliseconds(connection: Any, path: Path) -> set[str]:
-    """Names the columns of timestamps of milliseconds, which DuckDB names as microseconds."""
+    """Names the columns of timestamps of milliseconds, which DuckDB names as microseconds.
+
+    Returns:
+        Their names in small letters, since DuckDB tells no others apart.
+
+    Raises:
+        ParameterError: a file has two columns of one name. DuckDB gives one of them another name,
+            and then nothing here says which is which.
+    """
     asked = (
-        "SELECT DISTINCT name FROM parquet_schema(?) WHERE converted_type = 'TIMESTAMP_MILLIS' "
-        "OR logical_type LIKE 'TimestampType%MILLIS=MilliSeconds%'"
+        "SELECT file_name, name, coalesce(num_children, 0), "
+        "coalesce(converted_type = 'TIMESTAMP_MILLIS', false) "
+        "OR coalesce(logical_type LIKE 'TimestampType%MILLIS=MilliSeconds%', false) "
+        "FROM parquet_schema(?) ORDER BY file_name, column_id"
     )
     rows = connection.con.execute(asked, [str(path)]).fetchall()
-    return {name for (name,) in rows}  # guard: times-of-files
+    found = set[str]()
+    for _file, parts in groupby(rows, key=itemgetter(0)):
+        columns = list(_top(parts))
+        check_names([name for name, _ in columns])  # guard: names-of-files
+        found |= {name.casefold() for name, milliseconds in columns if milliseconds}
+    return found  # guard: times-of-files
+
+
+def _top(parts: Iterator[tuple[str, str, int, bool]]) -> Iterator[tuple[str, bool]]:
+    """Returns the columns of a file without their parts, of which each stands behind its whole."""
+    _, _, many, _ = next(parts)  # the whole
+    for _ in range(many):
+        _, name, below, milliseconds = next(parts)
+        yield name, milliseconds
+        while below:
+            below += next(parts)[2] - 1
