@@ -222,7 +222,7 @@ LINES = [
         "what was held comes back",
         {
             "held-again": (
-                "return after.but(held=after.held, spent=after.spent.minus(cost), "
+                "return after._replace(held=after.held, spent=after.spent.minus(cost), "
                 "saved=after.saved.minus(Units(epsilon=saved, delta=0)))"
             )
         },
@@ -232,7 +232,7 @@ LINES = [
         "what it cost goes",
         {
             "held-again": (
-                "return after.but(held=after.held.plus(held), spent=after.spent, "
+                "return after._replace(held=after.held.plus(held), spent=after.spent, "
                 "saved=after.saved.minus(Units(epsilon=saved, delta=0)))"
             )
         },
@@ -242,7 +242,7 @@ LINES = [
         "what was saved goes",
         {
             "held-again": (
-                "return after.but(held=after.held.plus(held), "
+                "return after._replace(held=after.held.plus(held), "
                 "spent=after.spent.minus(cost), saved=after.saved)"
             )
         },

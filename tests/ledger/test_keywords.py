@@ -17,8 +17,9 @@ import pytest
 
 import tightbudget.client
 import tightbudget.ledger
-from tightbudget.ledger.rows.budget_rows import Balance
-from tightbudget.ledger.store.schema import budgets, events
+from tightbudget.ledger.rows.budget_rows import balance_of_row, row_of_balance
+from tightbudget.ledger.rows.run_rows import Reservation, row_of_reservation
+from tightbudget.ledger.store.schema import budgets, events, reservations
 from tightbudget.promises.chain import Entry
 
 ROOMS = (tightbudget.ledger, tightbudget.client)
@@ -26,7 +27,7 @@ ROOMS = (tightbudget.ledger, tightbudget.client)
 IN_ORDER = {
     "Units": "epsilon, delta",
     "Entry": "the columns of the table events",
-    "Balance": "the columns of the table budgets",
+    "Balance": "made by name alone, as a test below holds",
 }
 
 
@@ -101,9 +102,32 @@ def test_an_event_has_the_columns_of_its_table_in_their_order() -> None:
     assert Entry._fields == tuple(column.name for column in events.columns)
 
 
-def test_a_balance_has_the_columns_of_its_table_in_their_order() -> None:
-    """A row is read as Balance(*row), and written as one."""
-    assert Balance._fields == tuple(column.name for column in budgets.columns)
+def test_a_row_of_budgets_is_read_and_written_by_its_columns() -> None:
+    row = {column: number for number, column in enumerate(budgets.columns.keys(), start=1)}
+    row |= {"closed": 1}
+    read = balance_of_row(tuple(row.values()))
+    assert row_of_balance(read) == row
+    assert [read.cap.epsilon, read.held.delta] == [row["cap_epsilon"], row["held_delta"]]
+
+
+def test_a_balance_is_made_by_name_alone() -> None:
+    def placed(tree: ast.AST) -> list[int]:
+        return [
+            call.lineno
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call) and call.args
+            if getattr(call.func, "id", None) == "Balance"
+        ]
+
+    assert [(path.name, line) for path, tree in sources() for line in placed(tree)] == []
+    assert placed(ast.parse("Balance(cap, spent)")) == [1]
+
+
+def test_a_row_of_reservations_has_the_columns_of_its_table() -> None:
+    names = Reservation.__dataclass_fields__.keys() & set(reservations.columns.keys())
+    values: dict[str, Any] = dict.fromkeys(names, 0)
+    row = row_of_reservation(Reservation(**values, charges=()))
+    assert list(row) == reservations.columns.keys()
 
 
 def swappable(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -66,7 +66,7 @@ class _Undo:
 
     def reserved(self, entry: Entry, after: Balance) -> Balance:
         """Takes back the units that were held."""
-        return after.but(held=after.held.minus(_amount(entry)))  # guard: undo-reserved
+        return after._replace(held=after.held.minus(_amount(entry)))  # guard: undo-reserved
 
     def settled(self, entry: Entry, after: Balance) -> Balance:
         """Holds the worst-case price again, instead of the cost and the saving."""
@@ -97,11 +97,11 @@ class _Undo:
         """Sets the cap of the last change before, or else that of the opening."""
         # guard: undo-capped
         cap = self._earlier(entry, EventKind.CAPPED) or self._earlier(entry, EventKind.OPENED)
-        return after.but(cap=_known(entry, cap))
+        return after._replace(cap=_known(entry, cap))
 
     def corrected(self, entry: Entry, after: Balance) -> Balance:
         """Takes the correction off the spent units."""
-        return after.but(spent=after.spent.minus(_amount(entry)))  # guard: undo-corrected
+        return after._replace(spent=after.spent.minus(_amount(entry)))  # guard: undo-corrected
 
     def closed(self, entry: Entry, after: Balance) -> Balance:
         """Opens the budget again."""
@@ -147,7 +147,7 @@ _UNDO: Mapping[str, Callable[[_Undo, Entry, Balance], Balance]] = {
 
 def _held_again(after: Balance, *, held: Units, cost: Units, saved: int) -> Balance:
     """Turns a cost and a saving back into units that are held."""
-    return after.but(
+    return after._replace(
         held=after.held.plus(held),
         spent=after.spent.minus(cost),
         saved=after.saved.minus(Units(epsilon=saved, delta=0)),

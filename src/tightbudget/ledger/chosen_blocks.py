@@ -46,7 +46,7 @@ class Chosen:
             return payer
         cap = Units(*(amount * share.numerator // share.denominator for amount in payer.cap))
         # guard: locked-is-not-left
-        return payer.but(cap=cap.most(payer.spent.plus(payer.held)))
+        return payer._replace(cap=cap.most(payer.spent.plus(payer.held)))
 
 
 def untouched(of: BlockSet, name: str, number: int) -> Balance:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, update
+from sqlalchemy import Connection, CursorResult, Table, bindparam, insert, update
 
 from tightbudget.errors import LedgerCorruptError, LedgerError, SettlementError
 from tightbudget.ledger.rows import event_rows, run_rows
-from tightbudget.ledger.rows.budget_rows import Balance
+from tightbudget.ledger.rows.budget_rows import Balance, row_of_balance
 from tightbudget.ledger.rows.run_rows import Reservation
 from tightbudget.ledger.store.driver import execute_each
 from tightbudget.ledger.store.schema import budgets, charges, events, reservations, steps
-from tightbudget.promises.chain import Head, canonical, entry_after
+from tightbudget.promises.chain import Entry, Head, canonical, entry_after
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import NOTHING, Units
 
@@ -68,10 +68,7 @@ _USE = (
     )
     .values(used=steps.c.used + bindparam("more"))
 )
-_INSERT = {
-    table: (insert(table), tuple(table.c.keys()))
-    for table in (budgets, steps, reservations, charges, events)
-}
+_INSERT = {table: insert(table) for table in (budgets, steps, reservations, charges, events)}
 
 # the state that a reservation has after the event that ends it
 _STATE_AFTER = {
@@ -158,7 +155,7 @@ class Act:
             )
             entries.append(entry)
             head = Head(entry.sequence, entry.hash)
-        self._insert(events, entries)
+        execute_each(self.connection, _INSERT[events], Entry._fields, entries)
         self._head = head
         return entries[0].sequence
 
@@ -183,8 +180,17 @@ class Act:
         """
         self._each(
             _EXCHANGE,
-            ("of", "held_e", "held_d", "spent_e", "spent_d", "saved"),
-            [(one.budget, *one.held, *one.spent, one.saved) for one in changes],
+            [
+                {
+                    "of": one.budget,
+                    "held_e": one.held.epsilon,
+                    "held_d": one.held.delta,
+                    "spent_e": one.spent.epsilon,
+                    "spent_d": one.spent.delta,
+                    "saved": one.saved,
+                }
+                for one in changes
+            ],
         )
 
     def open_by_rule(self, made: Sequence[Balance]) -> dict[str, int]:
@@ -202,13 +208,13 @@ class Act:
             rows = []
             for number, balance in enumerate(alike, start=first):
                 numbers[balance.name] = number
-                rows.append(_row(balance._replace(id=number, root=number)))
+                rows.append(row_of_balance(balance._replace(id=number, root=number)))
             self._insert(budgets, rows)
         return numbers
 
     def add_budget(self, balance: Balance) -> None:
         """Inserts a new budget."""
-        self._insert(budgets, [_row(balance)])
+        self._insert(budgets, [row_of_balance(balance)])
 
     def change_budget(self, budget: int, **values: Any) -> None:
         """Sets columns of a budget."""
@@ -232,25 +238,23 @@ class Act:
 
     def add_reservation(self, reservation: Reservation) -> None:
         """Inserts a new reservation and holds its charges."""
-        row = (
-            reservation.id,
-            reservation.key,
-            reservation.body,
-            reservation.digest,
-            int(reservation.interactive),
-            str(reservation.state),
-            None,  # it was not started, so that it has no token
-            None,
-            None,  # nor a cell
-            reservation.told,
-        )
-        self._insert(reservations, [row])
+        self._insert(reservations, [run_rows.row_of_reservation(reservation)])
         if reservation.charges:
             self.exchange_each(
                 Exchange(budget=one.budget, held=one.units) for one in reservation.charges
             )
-            held = [(reservation.id, one.budget, *one.units) for one in reservation.charges]
-            self._insert(charges, held)
+            self._insert(
+                charges,
+                [
+                    {
+                        "reservation": reservation.id,
+                        "budget": one.budget,
+                        "epsilon": one.units.epsilon,
+                        "delta": one.units.delta,
+                    }
+                    for one in reservation.charges
+                ],
+            )
 
     def advance(self, hold: Reservation, state: ReservationState, **values: Any) -> Reservation:
         """Moves a reservation to its next state, and sets ``started``, ``token`` or ``cell``."""
@@ -283,12 +287,12 @@ class Act:
             for one in hold.charges
         )
         changed = [
-            (hold.id, one.budget, *costs[one.name])
+            {"of": hold.id, "in": one.budget, "epsilon": cost.epsilon, "delta": cost.delta}
             for one in hold.charges
-            if costs[one.name] != one.units
+            if (cost := costs[one.name]) != one.units
         ]
         if changed:
-            self._each(_CHARGE, ("of", "in", "epsilon", "delta"), changed)
+            self._each(_CHARGE, changed)
         lines = [(one.name, costs[one.name]) for one in hold.charges]
         self.log_each(kind, lines, key=hold.key, cell=cell, details=details)
         after = self.advance(hold, _STATE_AFTER[kind], cell=cell)
@@ -299,13 +303,23 @@ class Act:
 
     def declare(self, plan: int, declared: Mapping[str, int]) -> None:
         """Inserts the steps of a plan, each with the number of its runs."""
-        self._insert(steps, [(plan, step, times, 0) for step, times in declared.items()])
+        self._insert(
+            steps,
+            [
+                {"budget": plan, "step": step, "times": times, "used": 0}
+                for step, times in declared.items()
+            ],
+        )
 
     def use(self, plans: Sequence[int], wanted: Mapping[str, int]) -> None:
         """Takes runs of steps from each of these plans; negative numbers give runs back."""
         if plans and wanted:
-            rows = [(plan, step, runs) for plan in plans for step, runs in wanted.items()]
-            self._each(_USE, ("of", "named", "more"), rows)
+            rows = [
+                {"of": plan, "named": step, "more": runs}
+                for plan in plans
+                for step, runs in wanted.items()
+            ]
+            self._each(_USE, rows)
 
     # ---------------------------------------------------------------------------- inside
 
@@ -315,21 +329,25 @@ class Act:
         Raises:
             LedgerCorruptError: they are not; the transaction is rolled back.
         """
-        self._each(statement, tuple(values), [tuple(values.values())])
+        self._each(statement, [values])
 
-    def _each(self, statement: Any, names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
-        """Changes exactly one row of the table for each row of values, each another one.
+    def _each(self, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Changes exactly one row of the table for each row of named values, each another one.
 
         Raises:
             LedgerCorruptError: a condition that the act has checked is no longer true; the
                 transaction is rolled back.
         """
-        self._changed(execute_each(self.connection, statement, names, rows).rowcount, len(rows))
+        self._changed(self._execute(statement, rows).rowcount, len(rows))
 
-    def _insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
-        """Inserts rows, whose values are in the order of the table's columns."""
-        statement, columns = _INSERT[table]
-        execute_each(self.connection, statement, columns, rows)
+    def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Inserts rows, each with a value for each column."""
+        self._execute(_INSERT[table], rows)
+
+    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]]) -> CursorResult[Any]:
+        """Executes a statement for each row of named values; all name them in one order."""
+        values = [tuple(row.values()) for row in rows]
+        return execute_each(self.connection, statement, tuple(rows[0]), values)
 
     def _changed(self, rows: int, expected: int) -> None:
         """Refuses to go on where other rows were changed than the act had read.
@@ -343,8 +361,3 @@ class Act:
                 f"what was read under the lock was not there any more ({rows} rows changed);"
                 " nothing was written"
             )
-
-
-def _row(balance: Balance) -> tuple[Any, ...]:
-    """The row of a budget; a database without truth values has 0 and 1."""
-    return tuple(int(value) if isinstance(value, bool) else value for value in balance)

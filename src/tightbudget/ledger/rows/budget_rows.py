@@ -27,7 +27,7 @@ from tightbudget.promises.units import NOTHING, Units
 
 
 class Balance(NamedTuple):
-    """A row of ``budgets``, its columns in their order; ten thousand of them are read at once.
+    """A budget as it is stored; a tuple, since ten thousand of them are read at once.
 
     Attributes:
         id: the number of the event that has opened it.
@@ -37,13 +37,10 @@ class Balance(NamedTuple):
         parent: the ``id`` of the budget that it is a part of, or None.
         root: the ``id`` of the outermost budget around it, which may be itself.
         closed: says whether it was closed.
-        cap_epsilon: of the most that spent and held may come to, in units.
-        cap_delta: the delta of that, in units.
-        spent_epsilon: of settled and forfeited runs, and of parts that are closed.
-        spent_delta: the delta of these.
-        held_epsilon: the sum that open reservations and open parts hold.
-        held_delta: the delta of that.
-        saved_epsilon: the units by which worst cases would have cost more; never delta.
+        cap: the most that spent and held may come to.
+        spent: the units of settled and forfeited runs, and of parts that are closed.
+        held: the units that open reservations and open parts hold.
+        saved: the units by which worst cases would have cost more; delta is always 0.
     """
 
     id: int
@@ -53,13 +50,10 @@ class Balance(NamedTuple):
     parent: int | None
     root: int
     closed: bool
-    cap_epsilon: int
-    cap_delta: int
-    spent_epsilon: int
-    spent_delta: int
-    held_epsilon: int
-    held_delta: int
-    saved_epsilon: int
+    cap: Units
+    spent: Units
+    held: Units
+    saved: Units
 
     @staticmethod
     def opened(
@@ -73,44 +67,19 @@ class Balance(NamedTuple):
         spent: Units = NOTHING,
     ) -> Balance:
         """Returns the budget that an event opens, which holds nothing yet."""
-        parent, root = (None, id) if whole is None else (whole.id, whole.root)
         return Balance(
-            id, name, kind, parameters, parent, root, False, *cap, *spent, *NOTHING, NOTHING.epsilon
+            id=id,
+            name=name,
+            kind=kind,
+            parameters=parameters,
+            parent=None if whole is None else whole.id,
+            root=id if whole is None else whole.root,
+            closed=False,
+            cap=cap,
+            spent=spent,
+            held=NOTHING,
+            saved=NOTHING,
         )
-
-    @property
-    def cap(self) -> Units:
-        """The most that spent and held may come to."""
-        return Units(self.cap_epsilon, self.cap_delta)
-
-    @property
-    def spent(self) -> Units:
-        """The units of settled and forfeited runs, and of parts that are closed."""
-        return Units(self.spent_epsilon, self.spent_delta)
-
-    @property
-    def held(self) -> Units:
-        """The units that open reservations and open parts hold."""
-        return Units(self.held_epsilon, self.held_delta)
-
-    @property
-    def saved(self) -> Units:
-        """The units by which worst cases would have cost more; delta is always 0."""
-        return Units(self.saved_epsilon, 0)
-
-    def but(
-        self,
-        *,
-        cap: Units | None = None,
-        spent: Units | None = None,
-        held: Units | None = None,
-        saved: Units | None = None,
-    ) -> Balance:
-        """Returns this budget with other amounts, where one is given."""
-        (cap_e, cap_d), (spent_e, spent_d) = cap or self.cap, spent or self.spent
-        (held_e, held_d), (saved_e, _) = held or self.held, saved or self.saved
-        amounts = cap_e, cap_d, spent_e, spent_d, held_e, held_d, saved_e
-        return Balance._make((*self[: -len(amounts)], *amounts))
 
     @property
     def rule(self) -> BudgetRule:
@@ -120,12 +89,7 @@ class Balance(NamedTuple):
     @property
     def left(self) -> Units:
         """The units that may still be reserved."""
-        if self.closed:
-            return NOTHING
-        return Units(
-            self.cap_epsilon - self.spent_epsilon - self.held_epsilon,
-            self.cap_delta - self.spent_delta - self.held_delta,
-        )
+        return NOTHING if self.closed else self.cap.minus(self.spent).minus(self.held)
 
 
 _BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
@@ -333,11 +297,42 @@ def declared_in(
     return found
 
 
-_PLACE_OF_CLOSED = list(budgets.c).index(budgets.c.closed)
+def balance_of_row(row: Sequence[Any]) -> Balance:
+    """Reads a row that begins with the columns of ``budgets``, in their order."""
+    (
+        id, name, kind, parameters, parent, root, closed, cap_epsilon, cap_delta,
+        spent_epsilon, spent_delta, held_epsilon, held_delta, saved_epsilon, *_,
+    ) = row  # fmt: skip
+    return Balance(
+        id=id,
+        name=name,
+        kind=kind,
+        parameters=parameters,
+        parent=parent,
+        root=root,
+        closed=truth(closed),
+        cap=Units(epsilon=cap_epsilon, delta=cap_delta),
+        spent=Units(epsilon=spent_epsilon, delta=spent_delta),
+        held=Units(epsilon=held_epsilon, delta=held_delta),
+        saved=Units(epsilon=saved_epsilon, delta=0),
+    )
 
 
-def balance_of_row(row: Row[Any]) -> Balance:
-    """Reads a row that begins with the columns of ``budgets``."""
-    values = row[: len(Balance._fields)]
-    closed = truth(values[_PLACE_OF_CLOSED])
-    return Balance._make((*values[:_PLACE_OF_CLOSED], closed, *values[_PLACE_OF_CLOSED + 1 :]))
+def row_of_balance(balance: Balance) -> dict[str, Any]:
+    """Writes the row of ``budgets``, by its columns."""
+    return {
+        "id": balance.id,
+        "name": balance.name,
+        "kind": balance.kind,
+        "parameters": balance.parameters,
+        "parent": balance.parent,
+        "root": balance.root,
+        "closed": int(balance.closed),  # a database without truth values has 0 and 1
+        "cap_epsilon": balance.cap.epsilon,
+        "cap_delta": balance.cap.delta,
+        "spent_epsilon": balance.spent.epsilon,
+        "spent_delta": balance.spent.delta,
+        "held_epsilon": balance.held.epsilon,
+        "held_delta": balance.held.delta,
+        "saved_epsilon": balance.saved.epsilon,
+    }

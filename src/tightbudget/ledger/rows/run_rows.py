@@ -418,3 +418,19 @@ def _reservation(row: Row[Any], lines: Mapping[int, Sequence[Charge]]) -> Reserv
         told=row.told,
         charges=tuple(lines.get(row.id, ())),
     )
+
+
+def row_of_reservation(reservation: Reservation) -> dict[str, Any]:
+    """Writes the row of ``reservations``, by its columns."""
+    return {
+        "id": reservation.id,
+        "key": reservation.key,
+        "body": reservation.body,
+        "digest": reservation.digest,
+        "interactive": int(reservation.interactive),
+        "state": str(reservation.state),
+        "started": reservation.started,
+        "token": reservation.token,
+        "cell": reservation.cell,
+        "told": reservation.told,
+    }
