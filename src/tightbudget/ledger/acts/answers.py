@@ -198,8 +198,9 @@ def _refusal(
         return _refusal_of_blocks(connection, payers, asked, request.chosen)
     plans = [payer for payer in payers if payer.rule.declared is not None]
     declared = budget_rows.declared_in(connection, plans)
+    numbers = {plan.id for plan in plans}
     for payer, units in zip(payers, asked, strict=True):
-        if payer.rule.declared is not None:
+        if payer.id in numbers:
             missing = missing_runs(declared.get(payer.id, {}), request.guarantee)
             if missing is not None:
                 message = f"{missing} in the plan {payer.name!r}"

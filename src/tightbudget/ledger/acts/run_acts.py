@@ -204,7 +204,7 @@ def _hold(
                 f"granted {units.down(unit)} of {payer.name!r}, which is all that is left, for the"
                 f" {wanted.up(unit)} requested: run it with no more"
             )
-    plans = [payer.id for payer in payers if payer.rule.declared is not None]
+    plans = [line.budget for line in lines if line.rule.declared is not None]
     if plans:
         act.use(plans, runs_of(request.guarantee))
     said = "; ".join(told) or None

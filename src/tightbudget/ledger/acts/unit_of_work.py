@@ -180,7 +180,7 @@ class Act:
         """
         self._each(
             _EXCHANGE,
-            [
+            (
                 {
                     "of": one.budget,
                     "held_e": one.held.epsilon,
@@ -190,7 +190,7 @@ class Act:
                     "saved": one.saved,
                 }
                 for one in changes
-            ],
+            ),
         )
 
     def open_by_rule(self, made: Sequence[Balance]) -> dict[str, int]:
@@ -245,7 +245,7 @@ class Act:
             )
             self._insert(
                 charges,
-                [
+                (
                     {
                         "reservation": reservation.id,
                         "budget": one.budget,
@@ -253,7 +253,7 @@ class Act:
                         "delta": one.units.delta,
                     }
                     for one in reservation.charges
-                ],
+                ),
             )
 
     def advance(self, hold: Reservation, state: ReservationState, **values: Any) -> Reservation:
@@ -331,23 +331,34 @@ class Act:
         """
         self._each(statement, [values])
 
-    def _each(self, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _each(self, statement: Any, rows: Iterable[Mapping[str, Any]]) -> None:
         """Changes exactly one row of the table for each row of named values, each another one.
 
         Raises:
             LedgerCorruptError: a condition that the act has checked is no longer true; the
                 transaction is rolled back.
         """
-        self._changed(self._execute(statement, rows).rowcount, len(rows))
+        result, given = self._execute(statement, rows)
+        self._changed(result.rowcount, given)
 
-    def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Inserts rows, each with a value for each column."""
         self._execute(_INSERT[table], rows)
 
-    def _execute(self, statement: Any, rows: Sequence[Mapping[str, Any]]) -> CursorResult[Any]:
-        """Executes a statement for each row of named values; all name them in one order."""
-        values = [tuple(row.values()) for row in rows]
-        return execute_each(self.connection, statement, tuple(rows[0]), values)
+    def _execute(
+        self, statement: Any, rows: Iterable[Mapping[str, Any]]
+    ) -> tuple[CursorResult[Any], int]:
+        """Executes a statement for each row of named values; all name them in one order.
+
+        Returns:
+            the cursor's result, and the number of rows.
+        """
+        values: list[tuple[Any, ...]] = []
+        names: tuple[str, ...] = ()
+        for row in rows:  # none of ten thousand is kept: the collector of garbage would read all
+            values.append(tuple(row.values()))
+            names = names or tuple(row)
+        return execute_each(self.connection, statement, names, values), len(values)
 
     def _changed(self, rows: int, expected: int) -> None:
         """Refuses to go on where other rows were changed than the act had read.

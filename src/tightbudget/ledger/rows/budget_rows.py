@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -89,7 +90,12 @@ class Balance(NamedTuple):
     @property
     def left(self) -> Units:
         """The units that may still be reserved."""
-        return NOTHING if self.closed else self.cap.minus(self.spent).minus(self.held)
+        if self.closed:
+            return NOTHING
+        return Units(
+            epsilon=self.cap.epsilon - self.spent.epsilon - self.held.epsilon,
+            delta=self.cap.delta - self.spent.delta - self.held.delta,
+        )
 
 
 _BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
@@ -297,6 +303,10 @@ def declared_in(
     return found
 
 
+# ten thousand budgets of one run have few different amounts
+_units = functools.lru_cache(maxsize=1_000)(Units)
+
+
 def balance_of_row(row: Sequence[Any]) -> Balance:
     """Reads a row that begins with the columns of ``budgets``, in their order."""
     (
@@ -311,10 +321,10 @@ def balance_of_row(row: Sequence[Any]) -> Balance:
         parent=parent,
         root=root,
         closed=truth(closed),
-        cap=Units(epsilon=cap_epsilon, delta=cap_delta),
-        spent=Units(epsilon=spent_epsilon, delta=spent_delta),
-        held=Units(epsilon=held_epsilon, delta=held_delta),
-        saved=Units(epsilon=saved_epsilon, delta=0),
+        cap=_units(cap_epsilon, cap_delta),
+        spent=_units(spent_epsilon, spent_delta),
+        held=_units(held_epsilon, held_delta),
+        saved=_units(saved_epsilon, 0),
     )
 
 
