@@ -36,7 +36,7 @@ class Allocated(Derived):
     """One epoch of ``steps`` runs of ``base``, each record in ``each_in`` of them, at random.
 
     For each record the runs that have it are drawn uniformly and independently of all other
-    records: random allocation, or balls into bins. This is one epoch; ``* epochs`` composes.
+    records: random allocation, or balls and bins. This is one epoch; ``* epochs`` composes.
     A loader that permutes the data and cuts batches of one size does *not* do this, and may
     reveal much more: see :meth:`~tightbudget.Mechanism.shuffled`.
 

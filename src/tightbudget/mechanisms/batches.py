@@ -47,6 +47,8 @@ _MOST_RECORDS = 10**15  # data sets up to this size: integers that doubles hold
 class Batches(Derived):
     """Runs ``base`` on a random batch of exactly ``batch`` of the ``of`` records of the data set.
 
+    This is fixed-size sampling, or sampling without replacement, and with it if so asked.
+
     Neighbours differ by one record that is replaced (``Neighbouring.REPLACE_ONE``). One mechanism
     is one step; every step draws a new batch.
 

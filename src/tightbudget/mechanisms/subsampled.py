@@ -35,7 +35,7 @@ class Subsampled(Derived):
 
     Args:
         base: any mechanism.
-        rate: the sampling rate q in [0, 1].
+        rate: the sampling rate q in [0, 1], called sampling probability, too.
 
     Raises:
         ParameterError: ``rate`` is not 0 or in [1e-100, 1], or ``base`` is not a mechanism.
