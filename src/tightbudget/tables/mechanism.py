@@ -273,24 +273,22 @@ class NoisyVector(TableMechanism[V]):
         # an integer that is rounded to a coarser grid moves by at most half of a step
         rounding = step * 2.0 ** (coarse - 1) if coarse else 0.0
         law = partial(NoiseLaw, step=step * 2.0**coarse, rounding=rounding)
+        mechanism: LaplaceRelease | GaussianRelease
+        kind: Literal["laplace", "gaussian"]
         if exact(delta=self.delta) == 0:
-            laplace = LaplaceRelease(lambda vector: vector, l1, self.epsilon, **grid)
-            return Plan(
-                scan=scan,
-                mechanism=laplace,
-                value=value,
-                sensitivity=float(exact(l1=l1)) * step,
-                noise=law(kind="laplace", scale=float(laplace.scale)),
+            kind, moves = "laplace", exact(l1=l1)
+            mechanism = LaplaceRelease(lambda vector: vector, l1, self.epsilon, **grid)
+        else:
+            kind, moves = "gaussian", exact(l2=l2)
+            mechanism = GaussianRelease.of_epsilon(
+                lambda vector: vector, l2, self.epsilon, self.delta, **grid
             )
-        gaussian = GaussianRelease.of_epsilon(
-            lambda vector: vector, l2, self.epsilon, self.delta, **grid
-        )
         return Plan(
             scan=scan,
-            mechanism=gaussian,
+            mechanism=mechanism,
             value=value,
-            sensitivity=float(exact(l2=l2)) * step,
-            noise=law(kind="gaussian", scale=float(gaussian.scale)),
+            sensitivity=float(moves) * step,
+            noise=law(kind=kind, scale=float(mechanism.scale)),
         )
 
     def _fine(self, size: int | None) -> int:
