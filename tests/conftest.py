@@ -24,7 +24,7 @@ settings.load_profile("house")
 # Temporary files lie in memory where there is room for them: a ledger on a disk waits for the disk
 # at each act. No test needs one: the replay of power cuts knows from a record what a disk had.
 MEMORY = Path("/dev/shm")
-ROOM = 4 * 2**30  # bytes; the slow tests were measured at a quarter of that
+ROOM = 4 * 2**30  # bytes, chosen: eight worktrees that tested at once left 118 MB there
 
 
 def _keep_files_in_memory() -> None:
