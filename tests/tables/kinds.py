@@ -361,7 +361,7 @@ def law_of_one_record(data: Any) -> int:
     for ask in (_secrets_beside, _publics_beside, _sums_beside, _joined_beside, _units_beside):
         with contextlib.suppress(_NotServedError):
             found, most = ask(table)
-            whole = found.pop(ALL)
+            whole = found.pop(ALL, Counter[Any]())  # of missing keys alone there are no groups
             for r, fewer in found.items():
                 for name in whole.keys() | fewer.keys():
                     moved = abs(whole[name] - fewer[name])
