@@ -49,49 +49,31 @@ TESTS = Path(__file__).resolve().parents[1]
 MILLION = 1e6 * rounding.UNIT  # how far a line that is turned is off, relative to what it rounds
 LIMIT = 12.0  # CPU seconds for the tests of one line; a search that no longer ends is noticed, too
 
-# The fast tests that are searched for a folder or file: those of the longest name it begins with.
+# The fast tests that are searched for every file; and for a folder or file, those of the longest
+# name that it begins with, and the file of tests that has its name.
+ALWAYS = ("guards/test_rounded_values.py", "guards/test_rounding.py")
 ROOMS: dict[str, tuple[str, ...]] = {
     "accounting": ("accounting",),
-    "adapters": ("guards/test_dp_accounting.py", "adapters"),
-    "engine": (
-        "guards/test_rounding.py",
-        "guards/test_engine.py",
-        "guards/test_saddle_point.py",
+    "adapters": ("guards/test_dp_accounting.py",),
+    "engine": ("engine",),
+    "engine/buckets": ("guards/test_engine.py", "mechanisms/test_histogram.py"),
+    "engine/readings": (
         "guards/test_risk.py",
-        "engine",
-        "reference/test_contour.py",
         "mechanisms/test_curve.py",
         "mechanisms/test_risk.py",
-        "laws/test_one_run.py",
     ),
-    "mechanisms": (
-        "guards/test_rounding.py",
-        "guards/test_mechanisms.py",
-        "guards/test_batches.py",
-        "guards/test_gaussian_schedule.py",
-        "guards/test_groups.py",
-        "guards/test_risk.py",
-        "guards/test_shuffled.py",
-        "guards/test_two_ends.py",
-        "mechanisms",
-        "engine/test_soundness.py",
-        "engine/test_schedules.py",
-        "laws/test_pairs.py",
-        "laws/test_margins.py",
-        "reference/test_gaussian.py",
+    "engine/readings/renyi.py": ("engine/test_renyi.py",),
+    "engine/saddle_point": (
+        "guards/test_saddle_point.py",
+        "engine/test_smoothed.py",
+        "engine/test_contour.py",
     ),
-    "numerics": ("guards/test_rounding.py", "numerics"),
+    "mechanisms": ("guards/test_mechanisms.py",),
+    "mechanisms/batches.py": ("guards/test_batches.py",),
+    "mechanisms/shuffled.py": ("guards/test_shuffled.py",),
+    "numerics": ("numerics",),
     "output_dp": ("guards/test_stopping.py", "guards/test_output_dp.py", "output_dp"),
-    "pairs": (
-        "guards/test_rounding.py",
-        "guards/test_engine.py",
-        "mechanisms/test_histogram.py",
-        "mechanisms/test_loss_table.py",
-        "mechanisms/test_randomized_response.py",
-        "engine/test_soundness.py",
-        "laws/test_pairs.py",
-        "laws/test_margins.py",
-    ),
+    "pairs": (),
     "privacy_buckets.py": ("guards/test_privacy_buckets.py", "engine/test_privacy_buckets.py"),
     "release": ("guards/test_release.py", "guards/test_propose_test_release.py", "release"),
     "tables": ("guards/test_table_counts.py", "tables"),
@@ -218,7 +200,10 @@ def files(places: Iterable[str]) -> list[str]:
 
 def room_of(path: str) -> tuple[str, ...]:
     """The tests that are searched for a file."""
-    return ROOMS[max((room for room in ROOMS if path.startswith(room)), key=len)]
+    room = ROOMS[max((room for room in ROOMS if path.startswith(room)), key=len)]
+    folder, _, name = path.rpartition("/")
+    own = f"{folder}/test_{name}"
+    return (*ALWAYS, *([own] if (TESTS / own).is_file() else []), *room)
 
 
 # ------------------------------------------------------------------------- the known tests
@@ -397,7 +382,7 @@ class Sweep:
     def _noticed(self, line: Line, tests: Sequence[str]) -> str:
         """The first of the tests that fails, "" if none does."""
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_PROF, 2 * LIMIT)
+        signal.setitimer(signal.ITIMER_PROF, 2 * LIMIT if self.search else LIMIT / 3)
         _take_away(line, self.turned)
         start = time.process_time()
         for test in tests:

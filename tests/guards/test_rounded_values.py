@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from flint import arb, ctx
+from scipy import fft
 from tests.balls import ball
 from tests.exact import exp_ends, normalised, response_delta, stopping_delta
 
 import tightbudget as tb
+from tightbudget import privacy_buckets
+from tightbudget.engine.buckets import measures, profile
+from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.buckets.measures import LowerMeasure, Tilt, UpperMeasure
-from tightbudget.mechanisms import subsampled
+from tightbudget.mechanisms import batches, subsampled
+from tightbudget.numerics import bounds, rounding, special
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.convolve import _PIECE, FFT_CONSTANT, convolve, correlate
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import TINY
-from tightbudget.output_dp import backward_induction, stopping_lattice
+from tightbudget.numerics.search import last_true
+from tightbudget.output_dp import backward_induction, pricing, stopping_lattice
 from tightbudget.output_dp.backward_induction import BackwardInduction, StoppingRule
 from tightbudget.output_dp.stopping_lattice import Kernel, Lattice, RunLosses
 from tightbudget.pairs import atomic
@@ -382,3 +390,255 @@ def test_largest_losses_and_masses_of_blocks() -> None:
         walked = walk([mechanism * 3], lattice(math.log(4.0) / 8, -9.0, 9.0))
         assert finite**3 <= Fraction(walked.kernels[0].total)
         assert 1 - finite**3 <= Fraction(walked.kernels[0].infinity.upper)
+
+
+# --------------------------------------------------------------- engine/buckets/measures.py
+
+NO_TILT = Tilt(0.0, Fraction(0))
+
+
+def upper_of(values: list[float], mass: float, error: float, tilt: Tilt = NO_TILT) -> UpperMeasure:
+    return UpperMeasure(Grid(Fraction(0), 0.5), tilt, np.array(values), 0, mass, error)
+
+
+def lower_of(p: list[float], error: float, tilt: Tilt = NO_TILT) -> LowerMeasure:
+    x = np.array(p)
+    return LowerMeasure(Grid(Fraction(0), 0.5), tilt, x, x, 0, 0, error, error)
+
+
+def scaled(x: float, exponent: int) -> Fraction:
+    return Fraction(x) * Fraction(2) ** exponent
+
+
+def test_an_upper_measure_of_one_point_keeps_all_errors_of_a_product() -> None:
+    """With one entry each, errors of either sign add up to exactly what the guarantee allows."""
+    e, f = 1e-3, 3e-3
+    found = upper_of([0.5], 0.501, e) * upper_of([0.7], 0.71, f)
+    assert Fraction(e) * Fraction(0.71) + Fraction(0.5) * Fraction(f) <= scaled(
+        found.error, found.exponent
+    )
+    assert Fraction(0.501) * Fraction(0.71) <= scaled(found.mass, found.exponent)
+
+
+def test_a_lower_measure_of_one_point_keeps_all_errors_of_a_product() -> None:
+    for e, f in ((1e-3, 3e-3), (0.4, 0.3)):
+        found = lower_of([0.5], e) * lower_of([0.7], f)
+        x, y, a, b = Fraction(0.5), Fraction(0.7), Fraction(e), Fraction(f)
+        assert x * b + y * a + a * b <= scaled(found.p_error, found.p_exponent)
+        assert x * b + y * a + a * b <= scaled(found.q_error, found.q_exponent)
+
+
+@pytest.mark.parametrize("values", [[1e-4, 0.5], [0.5, 1e-4]])
+def test_what_is_cut_joins_the_error(values: list[float]) -> None:
+    found = upper_of(values, 0.51, 1e-3).trimmed(1e-3)
+    assert len(found) == 1
+    assert Fraction(1e-3) + Fraction(1e-4) <= Fraction(found.error)
+
+
+@pytest.mark.parametrize("theta", [0.1, 5.0])
+def test_a_coarser_grid_lifts_errors_by_the_norm_of_its_map(theta: float) -> None:
+    tilt, error, h = Tilt(theta, Fraction(0)), 1e-3, arb(0.5)
+    left, rate = 1 / (1 + h.exp()), arb(theta)
+    column = max(arb(1), left * (-rate * h).exp() + (1 - left) * (rate * h).exp())
+    upper = upper_of([0.25, 0.5, 0.25], 1.001, error, tilt).coarsened()
+    assert arb(error) * (column * (1 + column)).sqrt() <= ball(scaled(upper.error, upper.exponent))
+    assert arb(1.001) * column <= ball(scaled(upper.mass, upper.exponent))
+    lower = lower_of([0.25, 0.5, 0.25], error, tilt).coarsened()
+    for found, power in (
+        (scaled(lower.p_error, lower.p_exponent), rate),
+        (scaled(lower.q_error, lower.q_exponent), rate + 1),
+    ):
+        factor = (power * h).exp()
+        assert arb(error) * ((1 + factor) * factor).sqrt() <= ball(found)
+
+
+def test_a_coarser_lower_measure_whose_errors_are_all_there_is() -> None:
+    """Nothing else pays for the map's norm where there are no masses."""
+    for theta in (k / 7 for k in range(1, 60)):
+        found = lower_of([1e-300, 0.0], 0.5, Tilt(theta, Fraction(0))).coarsened()
+        factor = (arb(theta) * arb(0.5)).exp()
+        assert arb(0.5) * ((1 + factor) * factor).sqrt() <= ball(
+            scaled(found.p_error, found.p_exponent)
+        )
+
+
+def test_what_lies_left_of_a_grid_is_lifted_whole() -> None:
+    p = [0.1, 0.2, 0.7]
+    pair = tb.HistogramPair(p, [0.5, 0.4, 0.1]).pair(Direction.REMOVE)
+    upper, _, beyond = measures.discretise(pair, Grid(Fraction(1), 0.5), 4, NO_TILT)
+    total = sum(map(Fraction, p), Fraction(0))
+    assert sum(map(Fraction, p[:2]), Fraction(0)) / total <= scaled(upper.values[0], upper.exponent)
+    inside = sum(map(Fraction, upper.values.tolist()), Fraction(0))
+    assert inside <= Fraction(upper.mass)
+    assert inside * Fraction(2) ** upper.exponent + Fraction(beyond) >= 1
+
+
+# ---------------------------------------------------------------- engine/buckets/profile.py
+
+
+@pytest.mark.parametrize("theta", [0.3, 2.0, 40.0])
+def test_the_error_of_an_upper_delta(theta: float) -> None:
+    """Error e counts e times the 2-norm of e^(-theta y) (1 - e^-y), in closed form."""
+    found = profile.UpperDelta(upper_of([1e-290], 1.0, 1e-3, Tilt(theta, Fraction(0))))
+    t = arb(theta)
+    integral = 1 / (2 * t * (2 * t + 1) * (t + 1))
+    peak = (t * t.log() - (1 + t) * (1 + t).log()).exp()
+    norm = arb(1e-3) * (integral / arb(0.5) + peak * peak).sqrt()
+    assert norm <= arb(found.error) <= norm * (1 + arb(2) ** -40)
+    for epsilon in (0.1, 0.7, 3.0):
+        assert norm * (-t * arb(epsilon)).exp() <= arb(found(epsilon))
+
+
+# -------------------------------------------------------------- engine/buckets/enumerate.py
+
+
+def test_outcomes_of_no_loss_below_epsilon_0() -> None:
+    nothing = Outcomes(exact(np.ones(1)), np.zeros(1), np.zeros(1), Bounds(0.0, 0.0))
+    for epsilon in (-0.1, -1.0, -30.0):
+        assert not arb(nothing.lower_delta(epsilon)) > -arb(epsilon).expm1()
+
+
+def test_the_epsilon_of_a_delta_that_is_nearly_nothing() -> None:
+    sure = Outcomes(exact(np.ones(1)), np.ones(1), np.ones(1), Bounds(0.0, 0.0))
+    assert 1 + (1 - arb(1e-14)).log() <= arb(sure.epsilon(1e-14).upper)
+
+
+# ---------------------------------------------------------------------------------- numerics
+
+
+def test_doubles_and_roots_are_the_nearest_on_their_side() -> None:
+    for x in (Fraction(1, 3), Fraction(-2, 7), Fraction(5), Fraction(1, 10**310)):
+        up, down = rounding.double_up(x), rounding.double_down(x)
+        assert Fraction(down) <= x <= Fraction(up)
+        assert up in (down, math.nextafter(down, math.inf))
+    for x in (Fraction(2), Fraction(4), Fraction(1, 3), Fraction(10**300), Fraction(7, 10**9)):
+        root = rounding.root_up(x)
+        assert Fraction(math.nextafter(root, 0.0)) ** 2 < x <= Fraction(root) ** 2
+
+
+def test_numbers_that_are_no_doubles_are_rounded_to_their_side() -> None:
+    for value in (Fraction(1, 3), Fraction(2, 3), Decimal("0.1"), 2**60 + 1):
+        down, up = (bounds._end(up=up, x=value) for up in (False, True))
+        assert Fraction(down) <= Fraction(value) <= Fraction(up)
+
+
+def test_a_search_that_meets_no_change_has_two_ends() -> None:
+    for top in (0.0, 1.0, 3.3):
+        found = last_true(lambda _: True, 0.5, top)
+        assert found.last_true < found.first_false
+
+
+def test_chernoffs_factor() -> None:
+    for c in (1e-3, 0.1, 1.0, 7.3, 1e4, 1e9):
+        truth = arb(c) * arb(c).log() - (1 + arb(c)) * (1 + arb(c)).log()
+        assert truth <= arb(special.log_g_up(c)) <= truth * (1 - arb(2) ** -40)
+
+
+def test_errors_of_transforms_are_the_whole_formula() -> None:
+    """Each norm times the constant: measured errors are far below it."""
+    rng = np.random.default_rng(1)
+    a, b = rng.uniform(0.0, 1.0, 400), rng.uniform(0.0, 1.0, 700)
+
+    def eta(size: int) -> float:
+        return FFT_CONSTANT * rounding.UNIT * math.log2(size)
+
+    def norm(x: np.ndarray) -> float:
+        return float(np.linalg.norm(x))
+
+    for other in (a, b):
+        made, error = convolve(a, other)
+        whole = a.sum() * norm(other) + other.sum() * norm(a) + norm(made)
+        size = fft.next_fast_len(a.size + other.size - 1, real=True)
+        assert eta(size) * whole * (1 + 2.0**-21) <= error
+    found, errors = correlate(a, b)
+    assert found.size == errors.size == b.size - a.size + 1
+    size = fft.next_fast_len(min(b.size, max(4 * a.size, _PIECE)), real=True)
+    around = fft.irfft(np.conj(fft.rfft(a, size)) * fft.rfft(b, size), size)
+    whole = a.sum() * norm(b) + b.sum() * norm(a) + norm(around)
+    assert eta(size) * whole * (1 + 2.0**-21) <= float(np.min(errors))
+
+
+# --------------------------------------------------------------- mechanisms/integer_noise.py
+
+
+def test_tails_of_integer_noise() -> None:
+    noise = tb.DiscreteGaussian(1.3)
+    weights = [(-(arb(n) ** 2) / (2 * arb(1.3) ** 2)).exp() for n in range(60)]
+    whole = weights[0] + 2 * sum(weights[1:], arb(0))
+    for t, found in enumerate(noise.tails_up()[:12].tolist()):
+        truth = sum(weights[t:], arb(0)) / whole
+        assert truth <= arb(found) <= truth * (1 + arb(2) ** -40)
+    laplace = tb.DiscreteLaplace(1.7)
+    for t in (1, 5, 100):
+        truth = (-t / arb(1.7)).exp() / (1 + (-1 / arb(1.7)).exp())
+        assert truth <= arb(laplace.tail_up(t)) <= truth * (1 + arb(2) ** -40)
+
+
+# --------------------------------------------------------------------- mechanisms/batches.py
+
+
+def test_q_masses_of_a_batch_add_up_to_1() -> None:
+    """Also where all edges are below 0 and the part above 0 is in the last bin."""
+    step = tb.Batches(tb.Gaussian(1.0), 3, 10).pair(Direction.REMOVE)
+    for edges in ([-0.3, -0.1], [0.1, 0.2], [-0.2, 0.3]):
+        x = np.array(edges)
+        bins = step.bins(x, np.zeros(2))
+        assert bins is not None
+        away = [(-arb(r)).exp() for r in (*edges, edges[-1])]
+        low, high = (
+            sum((arb(q) * f for q, f in zip(end.tolist(), away, strict=True)), arb(0))
+            for end in (bins.q.lower, bins.q.upper)
+        )
+        apart = step.atoms().q
+        low += sum(map(arb, apart.lower.tolist()), arb(0))
+        high += sum(map(arb, apart.upper.tolist()), arb(0)) + arb(float(step.q_only().upper[0]))
+        assert low <= 1 <= high
+        assert high - low < 1e-11
+
+
+def test_what_a_batch_reveals_has_moves_that_are_no_larger() -> None:
+    for sensitivity in (0.1, 0.7, 1.1):
+        noise = tb.Gaussian(1.0, sensitivity=sensitivity)
+        found = tb.Batches(noise, 3, 10, replacement=True).instance()
+        assert isinstance(found, batches._Attained)
+        assert isinstance(found.base, tb.MixtureOfGaussians)
+        moved = Fraction(tb.Batches(noise, 3, 10)._replaced().sensitivity)
+        sizes = np.sort(np.array(found.base.sensitivities, dtype=np.float64))
+        for copies, size in enumerate(sizes.tolist()):
+            assert Fraction(size) <= copies * moved
+
+
+# ----------------------------------------------------------------------- output_dp/pricing.py
+
+
+@pytest.mark.parametrize("rho", [Fraction(1, 3), Fraction(1, 10), Fraction(7, 5)])
+@pytest.mark.parametrize("delta", [Fraction(1, 3), Fraction(1, 10**9)])
+def test_epsilons_of_budgets_that_are_no_doubles(rho: Fraction, delta: Fraction) -> None:
+    truth = ball(rho) + 2 * (ball(rho) * -ball(delta).log()).sqrt()
+    assert truth <= arb(pricing.ZCDPRule(rho=rho).epsilon(delta))
+    order, log = arb(7.5), ball(delta).log()
+    truth = ball(rho) + (1 - 1 / order).log() - (log + order.log()) / (order - 1)
+    found = pricing.RenyiRule(order=7.5, epsilon=rho).epsilon(delta)
+    assert max(arb(0), truth) <= arb(found) <= max(arb(0), truth) + arb(2) ** -40
+
+
+def test_a_plan_is_asked_at_a_delta_that_is_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pricing, "_engine_epsilon", lambda _, delta: delta)
+    plan = pricing.PlanRule(plan=tb.Gaussian(1.0) * 1, delta=Fraction(1, 10))
+    for delta in (Fraction(1, 3), Fraction(1, 5), Fraction(3, 10)):
+        assert Fraction(plan.epsilon(delta)) <= delta
+
+
+# ------------------------------------------------------------------------- privacy_buckets.py
+
+
+def test_the_largest_loss_and_the_edges_of_buckets() -> None:
+    for factor in (1.1, 3.0, 1.0 + 1e-4):
+        leaf = privacy_buckets.Buckets.of(tb.Laplace(1.0), factor=factor, n=30)
+        assert 30 * Fraction(leaf.log_factor) + Fraction(leaf.rounding) <= Fraction(leaf.top)
+        edges = np.arange(-30.0, 31.0) * leaf.log_factor
+        bins = tb.Laplace(1.0).pair(Direction.REMOVE).bins(edges, np.zeros(61))
+        assert bins is not None
+        off = privacy_buckets._bins(bins, edges).misplaced
+        for i, edge in zip(range(-30, 31), edges.tolist(), strict=True):
+            assert 2 * abs(Fraction(edge) - i * Fraction(leaf.log_factor)) <= Fraction(off)

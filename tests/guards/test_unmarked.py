@@ -15,7 +15,7 @@ from tests.guards.sweep import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
-DRAWN = 40  # of all lines that were swept; SWEEP=all takes all
+DRAWN = 80  # of all lines that were swept; SWEEP=all takes all
 
 
 def test_every_listed_survivor_is_a_line_that_rounds_and_has_a_reason() -> None:

@@ -263,7 +263,8 @@ class LowerMeasure:
             padded = np.concatenate([[0.0], values, np.zeros(1 - values.size % 2)])
             factor = math.exp(rate * h)
             merged = padded[1::2] + factor * padded[0::2]
-            norm = next_up(math.sqrt(mul_up(add_up(1.0, factor), max(1.0, factor))))
+            most = exp_up(mul_up(rate, h))  # rate >= 0
+            norm = next_up(math.sqrt(mul_up(add_up(1.0, most), most)))
             new.append(merged)
             # the rate, rate h by a unit of itself, exp, a product and a sum
             made = norm_up(merged) * (EXP + 4.0 + 3.0 * rate * h) * UNIT  # pays: coarser-lower
