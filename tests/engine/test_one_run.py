@@ -106,8 +106,7 @@ def test_a_closed_form_is_what_the_cells_say(mechanism: Mechanism) -> None:
             if found is not None:
                 bins = delta(pair, epsilon)
                 assert found[0] <= bins.upper
-                # masses may be those of a pair above the one that the formula is of
-                assert bins.lower <= max(0.0, found[1]) or pair.formula_is_exact()
+                assert bins.lower <= max(0.0, found[1])
 
 
 def test_what_rounding_leaves_nothing_of_is_not_answered() -> None:

@@ -34,6 +34,7 @@ from tightbudget.engine.readings import renyi
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.saddle_points import Group, Term
 from tightbudget.mechanisms import (
+    allocated_above,
     gaussian_integrand,
     gaussian_path,
     gaussian_schedule,
@@ -1211,7 +1212,21 @@ def sampled_rests_hold() -> bool:
 NODES, DENSE, ALL = fine(-4.0, 6.0), fine(-8.0, 9.0, 2.0**-8), fine(-8.0, 9.0)
 HIGH = MixedTransform(8.0, 0.25, True), fine(80.0, 82.0)  # q e^y is no double
 
+
+def clipped_places_hold() -> bool:
+    """Mass beyond the largest ratio moves to it; the mean is kept for places within 4 units."""
+    end, near = 1.5, 2.0**-27
+    ratio = np.array([end * (1.0 - near), end * (1.0 + near)])
+    masses = exact_masses(np.array([0.5, 0.25]))
+    moved, held = allocated_above._clipped(ratio, masses, 0.0, end, above=True)
+    # the first place may be nearer to the end, and the second one farther from it
+    first, second = (Fraction(float(x)) * (1 + 4 * Fraction(1, 2**53)) for x in ratio)
+    needed = Fraction(1, 4) * (second - first) / (Fraction(end) - first)
+    return Fraction(float(held[moved == end][0])) >= needed
+
+
 CASES: dict[str, Callable[[], bool]] = {
+    "clipped-places": clipped_places_hold,
     "error-arithmetic": lambda: rounding.outwards(1.0) >= 1.0 + 2.0**-21,
     "exp-up": lambda: exponential("up"),
     "exp-down": lambda: exponential("down"),

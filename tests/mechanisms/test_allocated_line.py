@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from flint import acb, arb, ctx
 
+import tightbudget as tb
+from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.allocated_tails import _log_beta_most, call_beside_cut, discontinuity
 from tightbudget.mechanisms.allocated_transform import log_transform, upper_transform
@@ -352,3 +354,46 @@ def test_answers_do_not_depend_on_their_company():
 def test_beyond_the_doubles_nothing_is_said():
     assert AllocationLine(1.0, 10).closed_delta(601.0, REMOVE) is None
     assert AllocationLine(1.0, 10).closed_delta(math.nan, REMOVE) is None
+
+
+# by two parameter sets of a line in plain doubles, six digits
+@pytest.mark.parametrize(
+    ("sigma", "steps", "delta", "exact"),
+    [
+        (1.0, 1000, 1e-5, 0.1388466), (1.0, 1000, 1e-6, 0.1717287), (1.0, 1000, 1e-8, 0.2932039),
+        (2.0, 100, 1e-5, 0.1731917), (2.0, 100, 1e-8, 0.2592418),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rtol", [1e-4, 1e-7])
+def test_an_epsilon_is_where_delta_is_crossed(
+    sigma: float, steps: int, delta: float, exact: float, rtol: float
+) -> None:
+    line = AllocationLine(1.0 / sigma, steps)
+    found = line.epsilon(delta, rtol)
+    assert found is not None
+    assert found.relative_gap <= rtol
+    assert found.lower <= exact + 5e-7
+    assert found.upper >= exact - 5e-7
+    before, after = line.delta(found.lower, 0.0), line.delta(found.upper, 0.0)
+    assert before is not None
+    assert after is not None
+    assert before.upper > delta >= after.lower
+
+
+def test_an_epsilon_of_no_epoch_or_of_a_large_delta() -> None:
+    line = AllocationLine(1.0, 100)
+    assert line.epsilon(0.5, 1e-6) == tb.Bounds(0.0, 0.0)
+    assert line.delta(601.0, 1e-6) is None
+    assert AllocationLine(40.0, 3).epsilon(1e-5, 1e-4) is None
+
+
+def test_one_epoch_is_answered_by_its_formula() -> None:
+    epoch = tb.Gaussian(1.0).allocated(1000)
+    for run in (epoch, epoch * 1):
+        assert run.answer(delta=1e-5).method == "closed form"
+        assert run.epsilon(1e-5, rtol=1e-7).relative_gap <= 1e-7
+        assert run.explain(epsilon=0.1).engine == "closed form"
+    for other in (epoch * 2, epoch + tb.Gaussian(9.0), tb.Gaussian(1.0).allocated(20, each_in=2)):
+        assert other.by_formula(DeltaAt(0.1), 1e-4) is None
+    with pytest.raises(tb.PrecisionError, match=r"delta = 1e-05 .* rounding of doubles"):
+        epoch.epsilon(1e-5, rtol=1e-13)

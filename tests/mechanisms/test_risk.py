@@ -137,8 +137,6 @@ def losses_with_mass(pair: Pair) -> list[float]:
 def test_a_loss_with_a_mass_may_count_or_not(case: Case, direction: Direction) -> None:
     """At a loss itself, also at the largest one, P(L > eps) and P(L >= eps) both lie inside."""
     pair = case.mechanism.pair(direction)
-    if pair.formula_is_exact():  # its masses are those of a pair above the exact one
-        return
     losses = Engine.of({direction: (case.mechanism * 1).pairs(direction)})
     for epsilon in losses_with_mass(pair):
         found = exceedance_bounds(losses, epsilon, 1e-2)

@@ -21,7 +21,6 @@ from tightbudget.engine.methods import (
     ByBuckets,
     ByLines,
     ClosedForm,
-    ExactFormula,
     Inquiry,
     Method,
 )
@@ -162,9 +161,7 @@ class Engine:
         """Yields the methods in the order in which they are asked, the fastest first."""
         # a formula is of one run: others need not ask each pair for its sketch before the lines do
         if all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs):
-            alone = tuple(pairs[0][0] for pairs in self.pairs)
-            exact = all(pair.formula_is_exact() for pair in alone)
-            yield ExactFormula(alone) if exact else ClosedForm(self.parts)
+            yield ClosedForm(self.parts)
         if self.saddle_points:
             yield ByLines(self.saddle_points)
             # short arrays of doubles answer fast; where they do not do, smoothed lines may

@@ -7,7 +7,6 @@ engines share nothing but the pairs.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -17,20 +16,14 @@ from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
-from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
+from tightbudget.engine.question import EpsilonAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.pairs.pair import Pair
 
 # Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
 # that are as close as this are not tried again with buckets. Affects time, never truth.
 _OUT_OF_REACH = 1e-8
-# Masses that stand for an exact pair know an epsilon about as closely: where more is asked for, a
-# formula answers. A quarter of the default rtol, as either of two pairs is asked for, is not more:
-# the search takes seconds, masses half a second. It decides no bound.
-_NEAR = 2.5e-5
-_LEAST_DELTA = 1e-250  # an epsilon at a smaller delta is left to the buckets
 _ROUNDING = "the rounding of doubles stands in the way"
 
 
@@ -81,37 +74,6 @@ class Method(Protocol):
 
     def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds of the answer; None where the method proves nothing that counts."""
-
-
-@dataclass(frozen=True)
-class ExactFormula:
-    """The formula of exact pairs, of one run each, whose masses stand for other pairs.
-
-    The two are two pairs: an answer comes from the formula, or from the masses.
-    """
-
-    pairs: tuple[Pair, ...]
-
-    name: ClassVar[str] = CLOSED_FORM
-
-    def bounds(self, inquiry: Inquiry) -> Proved | None:
-        """Bounds by the formula, or None where it is neither close nor near."""
-        found = self._found(inquiry.question, inquiry.rtol)
-        # masses are not closer where the formula is near; else they answer alone
-        near = found is not None and (inquiry.met_by(found) or found.relative_gap <= _NEAR)
-        return Proved(found, last=True) if found is not None and near else None
-
-    def _found(self, question: Question, rtol: float) -> Bounds | None:
-        runs = [OneRun(pair, math.inf) for pair in self.pairs]
-        if isinstance(question, DeltaAt):
-            if not math.isfinite(question.epsilon):
-                return None
-            return Bounds.worst(run.delta(question.epsilon) for run in runs)
-        # masses know the answer as closely as that, and a search takes seconds
-        if rtol >= _NEAR or not _LEAST_DELTA < question.delta < 1.0:
-            return None
-        # any guess will do: it is bracketed by steps that grow eightfold
-        return Bounds.worst(run.epsilon(question.delta, 1.0, rtol / 4.0) for run in runs)
 
 
 @dataclass(frozen=True)

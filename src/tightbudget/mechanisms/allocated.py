@@ -11,6 +11,7 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 
 from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.mechanisms.allocated_above import Spread
 from tightbudget.mechanisms.allocated_below import Merged, Sums
 from tightbudget.mechanisms.allocated_line import AllocationLine
@@ -21,14 +22,14 @@ from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.numerics.enclosure import Enclosure
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
-from tightbudget.pairs.pair import Atoms, Pair, Sketch
+from tightbudget.pairs.pair import Pair
 
 # Rounding errors of a sum grow with its number of terms: 1e-3 of a delta at this one.
 _MOST_STEPS = 10**8
+_LEAST_DELTA = 1e-250  # a formula is not searched for the epsilon of a smaller one
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class Allocated(Derived):
     With ``each_in=1`` the bounds are those of two pairs on lattices, above and below the exact one,
     which are made as close as ``rtol`` asks: for 1e-4 in half a second or two, for 1e-5 in some
     seconds. Closer ones of many epochs are refused. One epoch of Gaussian steps has a formula
-    besides, which knows a delta, and an epsilon where ``rtol`` asks for more than 1e-4, to some
-    nine digits. A lattice counts a mass of up to 1e-41 as a certain loss: such a delta is refused,
-    and a Renyi divergence has no finite upper bound. Where a step has next to no noise (a sigma
-    below about 0.06 of the sensitivity) the lower bound is 0, and the answer says ``apart``.
+    besides, which knows a delta and an epsilon to some nine digits. A lattice counts a mass of up
+    to 1e-41 as a certain loss: such a delta of many epochs is refused, and a Renyi divergence has
+    no finite upper bound. Where a step has next to no noise (a sigma below about 0.06 of the
+    sensitivity) the lower bound is 0, and the answer says ``apart``.
 
     With ``each_in=k`` the interval is wide, and the answer says ``apart``. The upper bound is that
     of k epochs of 1 of t/k steps (k - r of floor(t/k) steps and r of one step more, t = k
@@ -118,10 +119,8 @@ class Allocated(Derived):
         if self.steps == 1 or not within_reach(base, direction):
             # the step that has the record, given away: no amplification
             return base
-        if isinstance(self.base, Gaussian):
-            return _GaussianEpoch(self.base, self.steps, direction, True, finer)
         side = _side(self.base, direction)
-        return _kept_above(self.base, self.steps, side, finer).pair(direction)
+        return _pair_of_law(self.base, self.steps, side, direction, finer)
 
     def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         if self.each_in == 1:
@@ -149,6 +148,14 @@ class Allocated(Derived):
             return False
         base = self.base.pair(direction)
         return bool(base.sketch().losses.size) and not within_reach(base, direction)
+
+    def by_formula(self, question: Question, rtol: float) -> Bounds | None:
+        if not isinstance(self.base, Gaussian) or self.each_in > 1 or self.steps == 1:
+            return None
+        if self.apart:  # with next to no noise the formula leaves the range of doubles, too
+            return None
+        line = AllocationLine(self.base.sensitivity / self.base.sigma, self.steps)
+        return _answer_of_line(line, question, rtol)
 
     def finer(self, halvings: int) -> Mechanism:
         closer = dataclasses.replace(self, base=self.base.finer(halvings))
@@ -207,8 +214,6 @@ class _SumOfRatios(Mechanism):
             return base
         if not within_reach(base, direction):
             return ApproximateDP(0.0).pair(direction)  # a lower bound of 0
-        if self.each_in == 1 and isinstance(self.base, Gaussian):
-            return _GaussianEpoch(self.base, self.steps, direction, False, self.level)
         side = _side(self.base, direction)
         if self.each_in > 1:
             return _kept_sums(self.base, self.steps, self.each_in, side).pair(direction)
@@ -220,73 +225,14 @@ def _is_epoch(instance: Composable) -> TypeGuard[_SumOfRatios]:
     return isinstance(instance, _SumOfRatios)
 
 
-@dataclass(frozen=True)
-class _GaussianEpoch(Pair):
-    """A pair above or below one epoch of Gaussian steps, whose exact delta is known by a formula.
-
-    The masses are those of a lattice. They are made where they are asked for: the delta of one
-    epoch alone takes the formula.
-
-    Attributes:
-        gaussian: the step.
-        steps: the number of steps.
-        direction: the direction of this pair.
-        above: whether this pair dominates the exact one; else it is dominated.
-        finer: how often the width of the lattice is halved.
-    """
-
-    gaussian: Gaussian
-    steps: int
-    direction: Direction
-    above: bool
-    finer: int
-
-    @functools.cached_property
-    def masses(self) -> AtomicPair:
-        """The pair of the lattice."""
-        kept = _kept_above if self.above else _kept_below
-        law = kept(self.gaussian, self.steps, Direction.REMOVE, self.finer)
-        return law.pair(self.direction)
-
-    def formula_is_exact(self) -> bool:
-        return True
-
-    def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
-        line = AllocationLine(self.gaussian.sensitivity / self.gaussian.sigma, self.steps)
-        return _delta_of_epoch(line, epsilon, self.direction)
-
-    def atoms(self) -> Atoms:
-        return self.masses.atoms()
-
-    def p_only(self) -> Enclosure:
-        return self.masses.p_only()
-
-    def q_only(self) -> Enclosure:
-        return self.masses.q_only()
-
-    def max_loss(self) -> tuple[float, float]:
-        return self.masses.max_loss()
-
-    def tail_is_cut(self) -> bool:
-        return True
-
-    def sketch(self) -> Sketch:
-        return self.masses.sketch()
-
-    def grid_origin(self) -> float | None:
-        return self.masses.grid_origin()
-
-    def reversed(self) -> Pair:
-        return self.masses.reversed()
-
-
-# One call takes milliseconds, and a search asks at the same places for both of its ends.
-@functools.lru_cache(maxsize=4096)
-def _delta_of_epoch(
-    line: AllocationLine, epsilon: float, direction: Direction
-) -> tuple[float, float] | None:
-    """Bounds of the exact delta of one epoch of Gaussian steps."""
-    return line.closed_delta(epsilon, direction)
+# One call takes milliseconds to a second; readings ask for the same one again.
+@functools.lru_cache(maxsize=256)
+def _answer_of_line(line: AllocationLine, question: Question, rtol: float) -> Bounds | None:
+    """Bounds of the answer about one epoch of Gaussian steps."""
+    if isinstance(question, DeltaAt):
+        return line.delta(question.epsilon, rtol)
+    within = _LEAST_DELTA < question.delta < 1.0
+    return line.epsilon(question.delta, rtol) if within else None
 
 
 def _side(base: Mechanism, direction: Direction) -> Direction:
@@ -301,6 +247,15 @@ def _kept_above(base: Mechanism, steps: int, side: Direction, finer: int = 0) ->
     other = Direction.ADD if side is Direction.REMOVE else Direction.REMOVE
     reverse = base.pair(other) if base.is_mutual() else None
     return Spread.of(base.pair(side), side, steps, finer, reverse=reverse)
+
+
+# The same question asks for one pair several times: equal pairs are one object.
+@functools.lru_cache(maxsize=16)
+def _pair_of_law(
+    base: Mechanism, steps: int, side: Direction, direction: Direction, finer: int
+) -> Pair:
+    """The pair of an epoch from above."""
+    return _kept_above(base, steps, side, finer).pair(direction)
 
 
 @functools.lru_cache(maxsize=16)

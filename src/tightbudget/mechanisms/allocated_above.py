@@ -173,7 +173,7 @@ def _clipped(
         ratio, masses = ratio[::-1], masses[::-1]
     distance = np.abs(ratio - end)
     inside = np.flatnonzero(~beyond[:: 1 if above else -1] & (distance > _CLEAR * end))
-    off = 8 * UNIT * np.maximum(ratio, end)
+    off = 8 * UNIT * np.maximum(ratio, end)  # pays: clipped-places
     for i in inside[::-1].tolist():
         # what the points from i on have at the end, if the rest of them is at i
         apart = np.abs(ratio[i:] - ratio[i])

@@ -30,8 +30,10 @@ from tightbudget.mechanisms.allocated_transform import (
 )
 from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import EXPM1, LOG1P, TINY, UNIT, FloatArray, outwards
+from tightbudget.numerics.search import root_between
 from tightbudget.pairs.direction import Direction
 
 # ln of the ratio of neighbouring abscissas c: a line serves all K whose best c is within a half of
@@ -43,6 +45,8 @@ _SHARE = 1e-13
 _MOST_POINTS = 600
 # Relative width of a call from a put that is not made closer: a tenth of what is promised.
 _CLOSE = 1e-10
+# The share of a wanted gap that a way which answers faster leaves open at most. Affects time alone.
+_SPARE = 1e-2
 # Below this m = sensitivity / sigma, W cut at a far quantile is tried first: no single W decides.
 _WIDE = 0.8
 
@@ -66,11 +70,66 @@ class AllocationLine:
     m: float
     steps: int
 
-    def closed_delta(self, epsilon: float, direction: Direction) -> tuple[float, float] | None:
+    def epsilon(self, delta: float, rtol: float) -> Bounds | None:
+        """Bounds inf{epsilon >= 0: delta(epsilon) <= delta} (nats), of both directions.
+
+        Args:
+            delta: in (0, 1).
+            rtol: a relative gap that is aimed at; where rounding stands in its way, bounds are
+                further apart.
+
+        Returns:
+            The bounds; None where no epsilon in the range of doubles has been found.
+        """
+        at = functools.cache(lambda epsilon: self.delta(epsilon, rtol))
+        start = at(0.0)
+        if start is None or start.upper <= delta:
+            return start and Bounds(0.0, 0.0)
+
+        def excess(epsilon: float) -> float:
+            found = at(epsilon)
+            return math.log(max(found.upper, TINY) / delta) if found else -math.inf
+
+        # four deviations of R, at most 1; then twice as much each time
+        low, high = 0.0, min(1.0, 4.0 * math.sqrt(math.expm1(min(self.m, 1.0) ** 2) / self.steps))
+        while excess(high) > 0.0:
+            low, high = high, 2.0 * high
+        root = root_between(excess, low, high, 0.0, rtol / 16.0)
+        # delta falls: what is proved at two places encloses the answer
+        lower, upper, step = root, root, rtol / 4.0
+        while lower > 0.0 and not ((found := at(lower)) and found.lower > delta):
+            lower, step = max(0.0, root * (1.0 - step)), 4.0 * step
+        step = rtol / 4.0
+        while (found := at(upper)) and found.upper > delta:
+            upper, step = root * (1.0 + step), 4.0 * step
+        return Bounds(lower, upper) if found else None
+
+    def delta(self, epsilon: float, rtol: float) -> Bounds | None:
+        """Bounds the delta of one epoch at ``epsilon`` (nats), of the worse direction.
+
+        Args:
+            epsilon: nats.
+            rtol: a relative gap that is aimed at.
+
+        Returns:
+            The bounds; None beyond the range of doubles.
+        """
+        found = [self.closed_delta(epsilon, direction, rtol) for direction in Direction]
+        known = [Bounds(*ends) for ends in found if ends]
+        return Bounds.worst(known) if len(known) == len(found) else None
+
+    def closed_delta(
+        self, epsilon: float, direction: Direction, rtol: float = 0.0
+    ) -> tuple[float, float] | None:
         """Bounds the delta of one epoch at ``epsilon`` (nats); None beyond the range of doubles.
 
         A removed record has delta(epsilon) = E_Q[(R - e^epsilon)+], an added one has
         delta(epsilon) = e^epsilon E_Q[(e^-epsilon - R)+].
+
+        Args:
+            epsilon: nats.
+            direction: ``REMOVE`` or ``ADD``.
+            rtol: a relative gap that will do: closer bounds may take ten times as long.
         """
         if not abs(epsilon) <= 600.0:  # beyond, e^epsilon leaves the range of doubles
             return None
@@ -80,9 +139,9 @@ class AllocationLine:
         k1 = np.array([math.expm1(sign * epsilon)])
         slack = EXPM1 * UNIT * np.abs(k1)
         if direction is Direction.ADD:
-            put = self._put(k1, slack) * exp_enclosure(epsilon)
+            put = self._put(k1, slack, rtol) * exp_enclosure(epsilon)
             return float(put.lower[0]), min(1.0, float(put.upper[0]))
-        found = self._call(k1, slack)
+        found = self._call(k1, slack, rtol)
         return float(found.lower[0]), min(1.0, float(found.upper[0]))
 
     def put(self, k: FloatArray) -> Enclosure:
@@ -105,23 +164,23 @@ class AllocationLine:
         k = np.asarray(k, dtype=np.float64)
         return (exact(k) * self.cdf_q(k) - self.put(k)).clipped(0.0, 1.0)
 
-    def _put(self, k1: FloatArray, slack: FloatArray) -> Enclosure:
-        found = self._read(k1, slack, power=2)
+    def _put(self, k1: FloatArray, slack: FloatArray, rtol: float = 0.0) -> Enclosure:
+        found = self._read(k1, slack, power=2, rtol=rtol)
         return found.clipped(np.maximum(0.0, (k1 - slack) * (1 - 4 * UNIT)), np.inf)
 
-    def _call(self, k1: FloatArray, slack: FloatArray) -> Enclosure:
-        put = self._read(k1, slack, power=2)
+    def _call(self, k1: FloatArray, slack: FloatArray, rtol: float = 0.0) -> Enclosure:
+        put, close = self._read(k1, slack, power=2, rtol=rtol), max(_CLOSE, _SPARE * rtol)
         off = slack + 4 * UNIT * (np.abs(k1) + put.upper)
         lower = np.maximum(0.0, put.lower - k1 - off)
         upper = np.minimum(1.0, np.maximum(0.0, put.upper - k1 + off))
         if self.steps == 1:
             return Enclosure(lower, upper)
         # far out on the right the put cancels against K - 1
-        for i in np.flatnonzero((k1 > slack) & (upper - lower > _CLOSE * lower)):
+        for i in np.flatnonzero((k1 > slack) & (upper - lower > close * lower)):
             for way in (call_of_cut_ratios, call_beside_cut)[0 if self.m < _WIDE else 1 :]:
                 found = way(self.m, self.steps, float(k1[i]), float(slack[i]))
                 lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
-                if upper[i] - lower[i] <= 10.0 * _CLOSE * lower[i]:
+                if upper[i] - lower[i] <= 10.0 * close * lower[i]:
                     break
         # ways that contradict each other say nothing: what is certain then is [0, 1]
         torn = ~(lower <= upper)
@@ -144,7 +203,7 @@ class AllocationLine:
         back = np.argsort(order, kind="stable")
         return found[back].clipped(0.0, np.inf)
 
-    def _read(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
+    def _read(self, k1: FloatArray, slack: FloatArray, power: int, rtol: float = 0.0) -> Enclosure:
         """Encloses put (``power`` 2) or cdf (1) at K = 1 + k1, k1 known up to ``slack``."""
         if self.steps == 1:
             return self._one_step(k1, slack, power)
@@ -159,7 +218,8 @@ class AllocationLine:
             found = _Line.of(self.m, self.steps, int(i)).read(k1[at], slack[at], power)
             lower[at], upper[at] = found.lower, np.minimum(found.upper, upper[at])
         if power == 2:
-            for i in np.flatnonzero(upper - lower > _CLOSE * lower):
+            close = max(_CLOSE, _SPARE * rtol)
+            for i in np.flatnonzero(upper - lower > close * lower):
                 start = float(table.c[index[i]])
                 path = put_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
                 lower[i], upper[i] = max(lower[i], path[0]), min(upper[i], path[1])

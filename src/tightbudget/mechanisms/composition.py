@@ -16,10 +16,12 @@ from typing import Any, ClassVar, Self
 
 from tightbudget import notebook
 from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import Question
 from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms.codec import MEANT, mechanism_of, parts_of, unknown_parameter
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.questions import Questions
+from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
     count,
     refuse,
@@ -74,6 +76,13 @@ class Composable(Questions):
     def apart(self) -> str:
         each = (mechanism.apart for mechanism, _ in self.parts)
         return "; ".join(dict.fromkeys(said for said in each if said))
+
+    def by_formula(self, question: Question, rtol: float) -> Bounds | None:
+        if len(self.parts) != 1 or self.parts[0][0] is self:
+            return None
+        ((mechanism, runs),) = self.parts
+        once = runs == 1  # guard: formula-of-one-run
+        return mechanism.by_formula(question, rtol) if once else None
 
     def finer(self, halvings: int) -> Composable:
         return compose(mechanism.finer(halvings) * runs for mechanism, runs in self.parts)

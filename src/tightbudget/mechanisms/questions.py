@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from tightbudget.engine.answer import Answer, Asked
+from tightbudget.engine.answer import CLOSED_FORM, Answer, Asked
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
@@ -45,6 +45,9 @@ from tightbudget.numerics.validate import (
 _SHARE = 0.25
 # Twice as close pairs take up to twice as long: six times is half a minute for the largest epochs.
 _MOST_HALVINGS = 6
+# Two pairs are never as close as this after so many halvings: bounds of a formula that are as close
+# are the answer, or refused. Affects time, never truth.
+_OUT_OF_REACH = 1e-6
 
 
 class Questions:
@@ -93,6 +96,18 @@ class Questions:
             Something equal to ``self`` where no pair is made closer.
         """
         return self
+
+    def by_formula(self, question: Question, rtol: float) -> Bounds | None:
+        """Bounds the exact answer by a formula that no pair above or below it knows.
+
+        Args:
+            question: delta at an epsilon, or epsilon at a delta.
+            rtol: a relative gap that is aimed at.
+
+        Returns:
+            Bounds, maybe wide ones; None where there is no formula.
+        """
+        return None
 
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, in nats.
@@ -214,6 +229,13 @@ class Questions:
             return all(reading.settled(parts) is not None for parts in self.engine.parts)
 
         asked = Asked(words=str(question), gap=rtol, target=target, settled=settled)
+        exact = self.by_formula(question, rtol)
+        if exact is not None and asked.met_by(exact):
+            return Answer(exact, method=CLOSED_FORM), halvings
+        if exact is not None and exact.relative_gap <= _OUT_OF_REACH:
+            why = "the rounding of doubles stands in the way"
+            missed = Answer.missed(asked.words, exact, rtol, reason=why, method=CLOSED_FORM)
+            return missed, halvings
         return self._of_both(ask, asked, halvings)
 
     def _true_positives(self, fpr: float, rtol: float, target: float | None = None) -> Answer:
@@ -314,7 +336,10 @@ class Questions:
         if self.attained is None:
             return self.engine.explain(question, rtol)
         answer, halvings = self._asked(question, rtol)
-        bounds, both = answer.required(), self._with_halved(halvings)
+        bounds = answer.required()
+        if answer.method == CLOSED_FORM:
+            return Explanation(str(question), bounds, CLOSED_FORM, ())
+        both = self._with_halved(halvings)
         assert both.attained is not None
         share = rtol if self.apart else rtol * _SHARE
         above, below = (

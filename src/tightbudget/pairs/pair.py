@@ -198,14 +198,6 @@ class Pair:
         """
         return None
 
-    def formula_is_exact(self) -> bool:
-        """Returns True if ``closed_delta`` is exact although the masses only approximate the pair.
-
-        A pair that dominates the exact one, or is dominated by it, may know the exact delta of one
-        run. The two are two pairs: an answer comes from the formula, or from the masses.
-        """
-        return False
-
     def lines_are_closer(self) -> bool:
         """Whether lines through saddle points know one run's delta closer than closed_delta.
 

@@ -28,8 +28,6 @@ class OneRun:
         if parts.certain or len(parts.parts) != 1 or parts.parts[0].count != 1:
             return None
         pair = parts.parts[0].pair
-        if pair.formula_is_exact():  # guard: formula-apart-from-masses
-            return None
         return None if pair.closed_delta(0.0) is None else OneRun(pair, parts.max_loss.upper)
 
     def delta(self, epsilon: float) -> Bounds:
