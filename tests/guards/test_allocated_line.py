@@ -20,7 +20,7 @@ from tightbudget.mechanisms import (
     allocated_transform,
     allocated_wide,
 )
-from tightbudget.mechanisms.allocated_line import _Line, _put_end, _Table
+from tightbudget.mechanisms.allocated_line import _Line, _shortfall_end, _Table
 from tightbudget.mechanisms.allocated_tails import _Cut, discontinuity
 from tightbudget.mechanisms.allocated_transform import log_transform
 
@@ -38,14 +38,14 @@ def _bits():
 
 
 def line(step: float, points: int, right: int = 0) -> bool:
-    """A line as dense and as long as we say holds a known put."""
+    """A line as dense and as long as we say holds a known shortfall."""
     m, steps = 1.0, 1000
     table = _Table.of(m, steps)
     index = int(table.place(np.array([K1]))[0]) + right
     c, step = float(table.c[index]), step * _Line.of(m, steps, index).step
     s = c + 1j * step * np.arange(points)
     logs = log_transform(m, s)
-    end = (_put_end(m, steps, c, step * (points - 1))[0], math.inf)
+    end = (_shortfall_end(m, steps, c, step * (points - 1))[0], math.inf)
     ours = _Line(m, steps, step, s, steps * logs.value, steps * logs.error, end)
     found = ours.read(np.array([K1]), np.array([1e-16]), 2)
     return bool(found.lower[0] <= PUT * (1 + CLOSE) and found.upper[0] >= PUT * (1 - CLOSE))
@@ -82,7 +82,7 @@ def panels() -> bool:
 
 
 def along(low: float = 1e-7, c: float = 0.02) -> bool:
-    """The integral along a part of the cut, and bounds of both ends, hold a known call."""
+    """The integral along a part of the cut, and bounds of both ends, hold a known excess."""
     cut = _Cut(2.0, 1000, math.expm1(1.0), 1e-15)
     found, error = cut._along(low, c, CALL)
     error += cut._near_zero(low) + cut._vertical(c)
@@ -98,14 +98,14 @@ def turned() -> bool:
 
 
 def wide() -> bool:
-    """The ratio cut far out holds what the put says for sigma 5, 100 steps, epsilon 0.05."""
-    lower, upper = allocated_wide.call_of_cut_ratios(0.2, 100, math.expm1(0.05), 0.0)
+    """The ratio cut far out holds what the shortfall says for sigma 5, 100 steps, epsilon 0.05."""
+    lower, upper = allocated_wide.excess_of_cut_ratios(0.2, 100, math.expm1(0.05), 0.0)
     return lower <= 4.49287776e-5 and upper >= 4.49287773e-5
 
 
 def wide_line_of_few_points() -> bool:
     """The same with a line that is too short."""
-    names = allocated_wide._CutRatio.call.__globals__  # a mutant has its own
+    names = allocated_wide._CutRatio.excess.__globals__  # a mutant has its own
     before, names["_MOST_POINTS"] = names["_MOST_POINTS"], 9
     try:
         return wide()

@@ -12,9 +12,9 @@ from flint import acb, arb, ctx
 import tightbudget as tb
 from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms.allocated_line import AllocationLine
-from tightbudget.mechanisms.allocated_tails import _log_beta_most, call_beside_cut, discontinuity
+from tightbudget.mechanisms.allocated_tails import _log_beta_most, discontinuity, excess_beside_cut
 from tightbudget.mechanisms.allocated_transform import log_transform, upper_transform
-from tightbudget.mechanisms.allocated_wide import _cut_of, _log_transform, call_of_cut_ratios
+from tightbudget.mechanisms.allocated_wide import _cut_of, _log_transform, excess_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.pairs.direction import Direction
 
@@ -97,7 +97,7 @@ def transform(m: float, s: acb) -> acb:
     return acb.integral(integrand, -30, 30) + acb(arb(0, 1e-60), arb(0, 1e-60))
 
 
-def two_steps(mean: float, k: arb, *, put: bool) -> arb:
+def two_steps(mean: float, k: arb, *, shortfall: bool) -> arb:
     """E[(K - R)+] or E[(R - K)+] of two steps: an integral over z of an option on the other W."""
     m = arb(mean)
 
@@ -106,7 +106,7 @@ def two_steps(mean: float, k: arb, *, put: bool) -> arb:
 
     def option(strike: acb) -> acb:
         d = (strike.log() + m * m / 2) / m
-        if put:
+        if shortfall:
             return strike * normal(d) - normal(d - m)
         return normal(m - d) - strike * normal(-d)
 
@@ -120,7 +120,7 @@ def two_steps(mean: float, k: arb, *, put: bool) -> arb:
     cuts = [arb(-30)] + [end - arb(2) ** -i for i in range(-4, 60)]
     cuts = [cuts[0]] + [x for x in cuts[1:] if x > -30]
     total = sum((acb.integral(integrand, a, b).real for a, b in itertools.pairwise(cuts)), arb(0))
-    if put:
+    if shortfall:
         # the rest: strikes below 2 K e^(m z) times what is left of z
         return (total + arb(0, 1e-90) + phi(acb(end)).real * 0) / 2
     # beyond `end` every R is above K: E[W1 - K'] in closed form
@@ -207,8 +207,11 @@ def test_the_bound_of_the_jump_is_above_it_beyond_the_range_of_doubles_too(m):
 @pytest.mark.parametrize("k", [0.25, 1.125, 8.0])
 def test_two_steps_are_one_integral(sigma, k):
     line = AllocationLine(1.0 / sigma, 2)
-    for found, put in ((line.put(np.array([k])), True), (line.call(np.array([k])), False)):
-        truth = two_steps(1.0 / sigma, arb(k), put=put)
+    for found, shortfall in (
+        (line.shortfall(np.array([k])), True),
+        (line.excess(np.array([k])), False),
+    ):
+        truth = two_steps(1.0 / sigma, arb(k), shortfall=shortfall)
         assert truth.rel_accuracy_bits() > 36
         assert arb(float(found.lower[0])) <= truth <= arb(float(found.upper[0]))
         assert found.upper[0] - found.lower[0] <= 1e-9 * found.upper[0] + 1e-16
@@ -216,8 +219,8 @@ def test_two_steps_are_one_integral(sigma, k):
 
 @pytest.mark.parametrize(("sigma", "k", "width"), [(20.0, 1.125, 1e-9), (5.0, 1.5, 1e-6)])
 def test_two_steps_of_wide_noise(sigma, k, width):
-    found = AllocationLine(1.0 / sigma, 2).call(np.array([k]))
-    truth = two_steps(1.0 / sigma, arb(k), put=False)
+    found = AllocationLine(1.0 / sigma, 2).excess(np.array([k]))
+    truth = two_steps(1.0 / sigma, arb(k), shortfall=False)
     assert truth.rel_accuracy_bits() > 36
     assert arb(float(found.lower[0])) <= truth <= arb(float(found.upper[0]))
     assert found.upper[0] - found.lower[0] <= width * found.upper[0]
@@ -230,7 +233,7 @@ def test_the_cut_ratio_agrees_with_the_put(case):
     sigma, steps, epsilon = case
     k1 = math.expm1(epsilon)
     from_put = AllocationLine(1.0 / sigma, steps)._read(np.array([k1]), np.zeros(1), power=2)
-    lower, upper = call_of_cut_ratios(1.0 / sigma, steps, k1, 0.0)
+    lower, upper = excess_of_cut_ratios(1.0 / sigma, steps, k1, 0.0)
     assert lower <= from_put.upper[0] - k1 + 1e-15
     assert from_put.lower[0] - k1 - 1e-15 <= upper
     assert upper - lower <= 1e-9 * upper
@@ -309,9 +312,9 @@ def test_both_distribution_functions_are_slopes(case):
     sigma, steps = case
     line = AllocationLine(1.0 / sigma, steps)
     k = np.array([0.7, 0.9, 0.97, 1.0, 1.03, 1.1, 1.3])
-    put, q, p = line.put(k), line.cdf_q(k), line.cdf_p(k)
-    chord_upper = (put.upper[1:] - put.lower[:-1]) / np.diff(k) * (1 + 1e-12)
-    chord_lower = (put.lower[1:] - put.upper[:-1]) / np.diff(k) * (1 - 1e-12)
+    shortfall, q, p = line.shortfall(k), line.cdf_q(k), line.cdf_p(k)
+    chord_upper = (shortfall.upper[1:] - shortfall.lower[:-1]) / np.diff(k) * (1 + 1e-12)
+    chord_lower = (shortfall.lower[1:] - shortfall.upper[:-1]) / np.diff(k) * (1 - 1e-12)
     assert np.all(q.lower[:-1] <= chord_upper)
     assert np.all(chord_lower <= q.upper[1:])
     assert np.all(p.lower <= q.upper * k)
@@ -328,7 +331,7 @@ def test_both_ways_to_the_call_agree(case):
     line = AllocationLine(1.0 / sigma, steps)
     k1 = math.expm1(epsilon)
     from_put = line._read(np.array([k1]), np.zeros(1), power=2)
-    lower, upper = call_beside_cut(1.0 / sigma, steps, k1, 0.0)
+    lower, upper = excess_beside_cut(1.0 / sigma, steps, k1, 0.0)
     assert lower <= from_put.upper[0] - k1 + 1e-15
     assert from_put.lower[0] - k1 - 1e-15 <= upper
     assert upper - lower <= 1e-9 * upper
@@ -344,9 +347,9 @@ def test_the_hard_corner():
 def test_answers_do_not_depend_on_their_company():
     line = AllocationLine(1.0, 1000)
     k = np.array([1.3, 0.9, 1.0, 0.95])
-    together = line.put(k)
+    together = line.shortfall(k)
     for i in range(k.size):
-        alone = line.put(k[i : i + 1])
+        alone = line.shortfall(k[i : i + 1])
         assert alone.lower[0] == together.lower[i]
         assert alone.upper[0] == together.upper[i]
 

@@ -1,4 +1,4 @@
-"""One epoch of random allocation of a Gaussian step: expectations of an average, on vertical lines.
+"""One epoch of random allocation of a Gaussian step: mean excess and shortfall of its ratio.
 
 In one epoch each record goes into one of t steps. Under Q the likelihood ratio of the epoch is
 R = (W_1 + ... + W_t) / t with independent W = e^(m z - m^2/2), z normal. With psi of
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.allocated_tails import call_beside_cut, put_on_a_path
+from tightbudget.mechanisms.allocated_tails import excess_beside_cut, shortfall_on_a_path
 from tightbudget.mechanisms.allocated_transform import (
     ComplexArray,
     log_transform,
     relative_error,
     upper_transform,
 )
-from tightbudget.mechanisms.allocated_wide import call_of_cut_ratios
+from tightbudget.mechanisms.allocated_wide import excess_of_cut_ratios
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
@@ -43,7 +43,7 @@ _LOWEST, _HIGHEST = -64.0, 14.0  # ln c
 # Share of the value that the aliasing and the end of a line may be.
 _SHARE = 1e-13
 _MOST_POINTS = 600
-# Relative width of a call from a put that is not made closer: a tenth of what is promised.
+# Relative width of a excess from a shortfall that is not made closer: a tenth of what is promised.
 _CLOSE = 1e-10
 # The share of a wanted gap that a way which answers faster leaves open at most. Affects time alone.
 _SPARE = 1e-2
@@ -139,20 +139,20 @@ class AllocationLine:
         k1 = np.array([math.expm1(sign * epsilon)])
         slack = EXPM1 * UNIT * np.abs(k1)
         if direction is Direction.ADD:
-            put = self._put(k1, slack, rtol) * exp_enclosure(epsilon)
-            return float(put.lower[0]), min(1.0, float(put.upper[0]))
-        found = self._call(k1, slack, rtol)
+            shortfall = self._shortfall(k1, slack, rtol) * exp_enclosure(epsilon)
+            return float(shortfall.lower[0]), min(1.0, float(shortfall.upper[0]))
+        found = self._excess(k1, slack, rtol)
         return float(found.lower[0]), min(1.0, float(found.upper[0]))
 
-    def put(self, k: FloatArray) -> Enclosure:
+    def shortfall(self, k: FloatArray) -> Enclosure:
         """Encloses E_Q[(K - R)+] for each K > 0 in ``k``: the delta of an added record, times K."""
         k = np.asarray(k, dtype=np.float64)
-        return self._put(k - 1.0, UNIT * np.abs(k - 1.0))
+        return self._shortfall(k - 1.0, UNIT * np.abs(k - 1.0))
 
-    def call(self, k: FloatArray) -> Enclosure:
+    def excess(self, k: FloatArray) -> Enclosure:
         """Encloses E_Q[(R - K)+] for each K > 0 in ``k``: the delta of a removed record."""
         k = np.asarray(k, dtype=np.float64)
-        return self._call(k - 1.0, UNIT * np.abs(k - 1.0))
+        return self._excess(k - 1.0, UNIT * np.abs(k - 1.0))
 
     def cdf_q(self, k: FloatArray) -> Enclosure:
         """Encloses Q(R <= K) for each K > 0 in ``k``."""
@@ -162,22 +162,22 @@ class AllocationLine:
     def cdf_p(self, k: FloatArray) -> Enclosure:
         """Encloses P(R <= K) = K Q(R <= K) - E_Q[(K - R)+] for each K > 0 in ``k``."""
         k = np.asarray(k, dtype=np.float64)
-        return (exact(k) * self.cdf_q(k) - self.put(k)).clipped(0.0, 1.0)
+        return (exact(k) * self.cdf_q(k) - self.shortfall(k)).clipped(0.0, 1.0)
 
-    def _put(self, k1: FloatArray, slack: FloatArray, rtol: float = 0.0) -> Enclosure:
+    def _shortfall(self, k1: FloatArray, slack: FloatArray, rtol: float = 0.0) -> Enclosure:
         found = self._read(k1, slack, power=2, rtol=rtol)
         return found.clipped(np.maximum(0.0, (k1 - slack) * (1 - 4 * UNIT)), np.inf)
 
-    def _call(self, k1: FloatArray, slack: FloatArray, rtol: float = 0.0) -> Enclosure:
-        put, close = self._read(k1, slack, power=2, rtol=rtol), max(_CLOSE, _SPARE * rtol)
-        off = slack + 4 * UNIT * (np.abs(k1) + put.upper)
-        lower = np.maximum(0.0, put.lower - k1 - off)
-        upper = np.minimum(1.0, np.maximum(0.0, put.upper - k1 + off))
+    def _excess(self, k1: FloatArray, slack: FloatArray, rtol: float = 0.0) -> Enclosure:
+        shortfall, close = self._read(k1, slack, power=2, rtol=rtol), max(_CLOSE, _SPARE * rtol)
+        off = slack + 4 * UNIT * (np.abs(k1) + shortfall.upper)
+        lower = np.maximum(0.0, shortfall.lower - k1 - off)
+        upper = np.minimum(1.0, np.maximum(0.0, shortfall.upper - k1 + off))
         if self.steps == 1:
             return Enclosure(lower, upper)
-        # far out on the right the put cancels against K - 1
+        # far out on the right the shortfall cancels against K - 1
         for i in np.flatnonzero((k1 > slack) & (upper - lower > close * lower)):
-            for way in (call_of_cut_ratios, call_beside_cut)[0 if self.m < _WIDE else 1 :]:
+            for way in (excess_of_cut_ratios, excess_beside_cut)[0 if self.m < _WIDE else 1 :]:
                 found = way(self.m, self.steps, float(k1[i]), float(slack[i]))
                 lower[i], upper[i] = max(lower[i], found[0]), min(upper[i], found[1])
                 if upper[i] - lower[i] <= 10.0 * close * lower[i]:
@@ -187,7 +187,7 @@ class AllocationLine:
         return Enclosure(np.where(torn, 0.0, lower), np.where(torn, 1.0, upper))
 
     def _one_step(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
-        """Encloses put or cdf where R is e^loss of the Gaussian step itself."""
+        """Encloses shortfall or cdf where R is e^loss of the Gaussian step itself."""
         order = np.argsort(k1, kind="stable")
         k1, slack = k1[order], slack[order]
         edges = np.log1p(k1)
@@ -204,7 +204,7 @@ class AllocationLine:
         return found[back].clipped(0.0, np.inf)
 
     def _read(self, k1: FloatArray, slack: FloatArray, power: int, rtol: float = 0.0) -> Enclosure:
-        """Encloses put (``power`` 2) or cdf (1) at K = 1 + k1, k1 known up to ``slack``."""
+        """Encloses shortfall (``power`` 2) or cdf (1) at K = 1 + k1, k1 known up to ``slack``."""
         if self.steps == 1:
             return self._one_step(k1, slack, power)
         table = _Table.of(self.m, self.steps)
@@ -221,7 +221,7 @@ class AllocationLine:
             close = max(_CLOSE, _SPARE * rtol)
             for i in np.flatnonzero(upper - lower > close * lower):
                 start = float(table.c[index[i]])
-                path = put_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
+                path = shortfall_on_a_path(self.m, self.steps, float(k1[i]), float(slack[i]), start)
                 lower[i], upper[i] = max(lower[i], path[0]), min(upper[i], path[1])
         torn = ~(lower <= upper)
         most = (1.0 + k1 + slack) * (1 + 4 * UNIT) if power == 2 else 1.0 + 0.0 * k1
@@ -291,7 +291,7 @@ class _Line:
         return _Line(m, steps, step, s, steps * logs.value, steps * logs.error, end)
 
     def read(self, k1: FloatArray, slack: FloatArray, power: int) -> Enclosure:
-        """Encloses put (``power`` 2) or cdf (1) at K = 1 + k1, k1 known up to ``slack``."""
+        """Encloses shortfall (``power`` 2) or cdf (1) at K = 1 + k1, k1 known up to ``slack``."""
         t, s = self.steps, self.s
         x = self.log + np.multiply.outer(k1, t * s)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -337,7 +337,7 @@ class _Line:
 def _chernoff(
     table: _Table, c: float, d: float, k1: FloatArray, power: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Bounds the sums over n >= 1 and over n <= -1 of put or cdf at K + n d times e^(-c t n d).
+    """Bounds the sums over n >= 1 and over n <= -1 of e^(-c t n d) (shortfall or cdf at K + n d).
 
     For every b > 0, E[(K - R)+] <= psi(b)^t e^(b t K) / (e b t), and
     Q(R <= K) <= psi(b)^t e^(b t K).
@@ -403,21 +403,21 @@ def _length(
     w = step * (counts - 1.0)
     goal = log + math.log(0.1 * _SHARE) - 2.0 * math.log(c)
     for n, last in zip(counts, w, strict=True):
-        put, theta = _put_end(m, steps, c, last)
-        if put - math.log(step) <= goal or n == counts[-1]:
+        shortfall, theta = _shortfall_end(m, steps, c, last)
+        if shortfall - math.log(step) <= goal or n == counts[-1]:
             break
-    return int(n), (put, _cdf_end(m, steps, c, last, theta))
+    return int(n), (shortfall, _cdf_end(m, steps, c, last, theta))
 
 
-def _put_end(m: float, steps: int, c: float, last: float) -> tuple[float, float]:
+def _shortfall_end(m: float, steps: int, c: float, last: float) -> tuple[float, float]:
     """Bounds ln of the sum of |psi^t e^(c t)| D / w^2 beyond w = ``last``, for the best theta."""
     # for many steps the best theta is m^2 |s|, where psi is e^(-|s| sin theta)
     theta = np.append(_THETAS, min(0.9, m * m * last / 1.5)) * math.atan2(last, c) * (1 - 1e-12)
     x = c * np.cos(theta) + last * np.sin(theta)
     log_b = 0.5 * (theta / m) ** 2 + np.log(upper_transform(m, x * (1 - 1e-15)))
     # the sum of D / w^2 over the points beyond is at most 1 / w
-    put = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last) + 1e-9
-    return put, float(theta[np.argmin(log_b)])
+    shortfall = steps * (float(np.min(log_b)) + 1e-12 + c) - math.log(last) + 1e-9
+    return shortfall, float(theta[np.argmin(log_b)])
 
 
 def _cdf_end(m: float, steps: int, c: float, last: float, theta: float) -> float:

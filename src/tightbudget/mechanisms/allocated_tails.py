@@ -1,7 +1,7 @@
 """E[(R - K)+] for large K, where R is the density ratio of one epoch of random allocation.
 
-It is computed without subtracting nearly equal numbers. E[(R - K)+] is the *call* at the strike K,
-as in option pricing.
+It is computed without subtracting nearly equal numbers, and called the *excess* of R over K;
+E[(K - R)+] is the *shortfall*.
 
 psi(s) = E[e^(-s W)] has a cut along s < 0, since W has no exponential moments. Pulling the line of
 :mod:`tightbudget.mechanisms.allocated_line` to the left, around the cut, leaves a residue of
@@ -42,7 +42,7 @@ from tightbudget.numerics.rounding import TINY, UNIT, FloatArray, outwards
 _ROOT = math.sqrt(2.0 * math.pi)
 # Edges of the bins that bound an integral over v; the rest beyond the last one has a closed bound.
 _BINS = np.concatenate([np.arange(0.0, 2.0, 0.05), np.geomspace(2.0, 12.0, 30)])
-# Aims, relative to the call: they decide about widths, the bounds are computed.
+# Aims, relative to the excess: they decide about widths, the bounds are computed.
 _AIM = 1e-11
 # Half the length of a panel in ln r, and the sum of the half-axes of the ellipse around [-1, 1]
 # in which the integrand is bounded: there |Im ln r| <= 0.94 < pi / 2.
@@ -67,26 +67,26 @@ _SPACED = float(np.max(np.abs(np.diff(_ELLIPSE))))
 _CRUDE = 12.0
 
 
-def call_beside_cut(m: float, steps: int, k1: float, slack: float) -> tuple[float, float]:
+def excess_beside_cut(m: float, steps: int, k1: float, slack: float) -> tuple[float, float]:
     """Bounds E_Q[(R - K)+] for K = 1 + k1 > 1, k1 known up to ``slack``.
 
     (0, inf) where nothing is found.
     """
     cut = _Cut(m, steps, k1, slack)
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        return cut.call()
+        return cut.excess()
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """The call at one K by two integrals, along the cut of psi and upwards from its end."""
+    """The excess at one K by two integrals, along the cut of psi and upwards from its end."""
 
     m: float
     steps: int
     k1: float
     slack: float
 
-    def call(self) -> tuple[float, float]:
+    def excess(self) -> tuple[float, float]:
         """Bounds E_Q[(R - K)+]."""
         found = self._plan()
         if found is None:
@@ -361,7 +361,7 @@ class _Cut:
         log = t * bound + exponent - 2.0 * np.log(np.abs(s) - reach)
         return float(np.max(log)) + 1e-6
 
-    def put(self, start: float) -> tuple[float, float]:
+    def shortfall(self, start: float) -> tuple[float, float]:
         """Bounds E_Q[(K - R)+] by a path that begins at ``start`` > 0."""
         log = float(log_transform(self.m, np.array([start + 0j])).value.real[0])
         log = self.steps * (log + self.k1 * start) - math.log(start * self.steps)
@@ -419,7 +419,7 @@ def _legendre(n: int) -> tuple[FloatArray, FloatArray]:
     return np.asarray(x), np.asarray(w)
 
 
-def put_on_a_path(
+def shortfall_on_a_path(
     m: float, steps: int, k1: float, slack: float, start: float
 ) -> tuple[float, float]:
     """Bounds E_Q[(K - R)+] for K = 1 + k1, k1 known up to ``slack``, for few steps.
@@ -429,7 +429,7 @@ def put_on_a_path(
     if steps > _FEW * m * m:
         return 0.0, math.inf
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        return _Cut(m, steps, k1, slack).put(start)
+        return _Cut(m, steps, k1, slack).shortfall(start)
 
 
 def saddle(m: float, r: FloatArray) -> FloatArray:

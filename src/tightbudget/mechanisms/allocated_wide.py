@@ -1,6 +1,6 @@
 """E[(R - K)+] of one epoch of random allocation with wide noise, with W cut at a far quantile.
 
-With W = 0 in place of e^(m z - m^2/2) where z > b, every exponential moment exists, and the call
+With W = 0 in place of e^(m z - m^2/2) where z > b, every exponential moment exists, and the excess
 is an integral over a line to the left of 0: for every c > 0,
 
     E[(R - K)+] = 1/(2 pi i t) int_(-c - i inf)^(-c + i inf) psi(s)^t e^(s t K) / s^2 ds.
@@ -41,7 +41,7 @@ _MOST_POINTS = 500
 _CLOSE = 1e-9  # relative width that is not made closer
 
 
-def call_of_cut_ratios(m: float, steps: int, k1: float, slack: float) -> tuple[float, float]:
+def excess_of_cut_ratios(m: float, steps: int, k1: float, slack: float) -> tuple[float, float]:
     """Bounds E_Q[(R - K)+] for K = 1 + k1 > 1, k1 known up to ``slack``.
 
     (0, inf) where nothing is found.
@@ -49,7 +49,7 @@ def call_of_cut_ratios(m: float, steps: int, k1: float, slack: float) -> tuple[f
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         lower, upper = 0.0, math.inf
         for far in _FAR:
-            found = _CutRatio.of(m, steps, far).call(k1, slack)
+            found = _CutRatio.of(m, steps, far).excess(k1, slack)
             lower, upper = max(lower, found[0]), min(upper, found[1])
             if upper - lower <= _CLOSE * lower:
                 break
@@ -77,7 +77,7 @@ class _CutRatio:
         most = np.where(np.isnan(most), math.inf, most)
         return _CutRatio(m, steps, far, c, steps * most * (1 + 2 * UNIT * np.sign(most)))
 
-    def call(self, k1: float, slack: float) -> tuple[float, float]:
+    def excess(self, k1: float, slack: float) -> tuple[float, float]:
         """Bounds E_Q[(R - K)+] by the line through the saddle point."""
         t = self.steps
         near = k1 - slack
