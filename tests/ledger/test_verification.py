@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 import tightbudget as tb
 from tightbudget.ledger import verification
 from tightbudget.promises.chain import Entry, canonical, entry_after
-from tightbudget.promises.replay import History
+from tightbudget.promises.replay import ReplayedLedger
 from tightbudget.promises.units import NOTHING, Units
 
 TENTH, WHOLE = Units(10**11, 10**11), Units(10**12, 10**12)
@@ -38,8 +38,8 @@ MOVED: Line = ("moved", None, None, NOTHING, None, {"to": "elsewhere"})
 ARRIVED: Line = ("arrived", None, None, NOTHING, None, {"from": "here"})
 
 
-def play(*lines: Line) -> History:
-    history = History()
+def play(*lines: Line) -> ReplayedLedger:
+    history = ReplayedLedger()
     for kind, key, budget, units, cell, details in lines:
         history.add(
             entry_after(
@@ -194,12 +194,12 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_ended_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known: list[int] = []
 
-    class Watched(History):
+    class Watched(ReplayedLedger):
         def add(self, entry: Entry) -> None:
             super().add(entry)
             known.append(len(self.runs))
 
-    monkeypatch.setattr(verification, "History", Watched)
+    monkeypatch.setattr(verification, "ReplayedLedger", Watched)
     with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
         data = ledger.open_budget("data", epsilon=1, delta=1e-6)
         ledger.open_budget("more", epsilon=1, delta=1e-6)

@@ -32,7 +32,7 @@ from tightbudget.output_dp.pricing import BudgetRule
 from tightbudget.promises.chain import Head, digest
 from tightbudget.promises.checkpoint import Checkpoint, Compared
 from tightbudget.promises.kinds import rule_of
-from tightbudget.promises.replay import History, ReplayedRun, shortened
+from tightbudget.promises.replay import ReplayedLedger, ReplayedRun, shortened
 from tightbudget.promises.stored_words import EventKind, ReservationState
 from tightbudget.promises.units import Units
 
@@ -101,7 +101,7 @@ def verify(
 
 
 def _compare_the_end(
-    connection: Connection, history: History, compared: Compared, count: int
+    connection: Connection, history: ReplayedLedger, compared: Compared, count: int
 ) -> Verification:
     """Compares what was played with the number of events, and with all rows that may change.
 
@@ -148,14 +148,14 @@ def _making_sense(what: str) -> Iterator[None]:
         raise LedgerCorruptError(f"{what} make no sense: {shortened(error)}") from error
 
 
-def _begun(connection: Connection, since: Checkpoint | None) -> tuple[History, Compared]:
+def _begun(connection: Connection, since: Checkpoint | None) -> tuple[ReplayedLedger, Compared]:
     """Returns the state to go on from, of a ledger that still has the checkpoint's last event.
 
     Raises:
         LedgerCorruptError: the ledger was set back, or went another way.
     """
     if since is None:
-        return History(), Compared()
+        return ReplayedLedger(), Compared()
     check_head(connection, since.head)
     return since.resumed()
 
@@ -297,7 +297,7 @@ class _Prices:
 
 
 def _compare_budgets(
-    connection: Connection, history: History, used: dict[tuple[str, str], int]
+    connection: Connection, history: ReplayedLedger, used: dict[tuple[str, str], int]
 ) -> None:
     """Compares all budgets, and the steps of plans with how often they were reserved.
 
@@ -360,7 +360,7 @@ def _compare_steps(
         raise LedgerCorruptError(f"the steps of {found.name!r} are not what the history says")
 
 
-def _compare_tokens(connection: Connection, history: History) -> int | None:
+def _compare_tokens(connection: Connection, history: ReplayedLedger) -> int | None:
     """Compares all access tokens and counts them; None where they may not be read.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tightbudget.errors import ParameterError
 from tightbudget.promises.chain import Head, canonical, digest
-from tightbudget.promises.replay import History, ReplayedBudget, ReplayedRun, ReplayedToken
+from tightbudget.promises.replay import ReplayedBudget, ReplayedLedger, ReplayedRun, ReplayedToken
 
 _FORMAT = 1
 
@@ -75,7 +75,7 @@ class Checkpoint:
         return Checkpoint(head, state)
 
     @staticmethod
-    def of(history: History, compared: Compared) -> Checkpoint:
+    def of(history: ReplayedLedger, compared: Compared) -> Checkpoint:
         """Writes the state of a history, of which all that has ended was compared."""
         state = {
             "moved": history.moved,
@@ -89,10 +89,10 @@ class Checkpoint:
         }
         return Checkpoint(history.head, canonical(state))
 
-    def resumed(self) -> tuple[History, Compared]:
+    def resumed(self) -> tuple[ReplayedLedger, Compared]:
         """Returns the history and the counts as they were at the head."""
         state = json.loads(self.state)
-        history, compared = History(), state["compared"]
+        history, compared = ReplayedLedger(), state["compared"]
         history.head, history.moved = self.head, state["moved"]
         history.budgets = {n: ReplayedBudget(**budget) for n, budget in state["budgets"].items()}
         history.runs = {key: _run(run) for key, run in state["runs"].items()}

@@ -58,7 +58,7 @@ class ReplayedToken:
     revoked: str | None = None
 
 
-class History:
+class ReplayedLedger:
     """The state of a ledger after the events that were played so far."""
 
     def __init__(self) -> None:
@@ -268,24 +268,24 @@ class History:
 
 
 # Every kind of event is here: tests compare this table with the enumeration.
-_REPLAY: Mapping[str, Callable[[History, Entry], None]] = {
-    EventKind.OPENED: History.open,
-    EventKind.LENT: History.lend,
-    EventKind.RETURNED: History.take_back,
-    EventKind.CAPPED: History.cap,
-    EventKind.CORRECTED: History.correct,
-    EventKind.CLOSED: History.close,
-    EventKind.RESERVED: History.reserve,
-    EventKind.REFUSED: History.refuse,
-    EventKind.STARTED: History.start,
-    EventKind.SETTLED: History.settle,
-    EventKind.FORFEITED: History.forfeit,
-    EventKind.VOID: History.free,
-    EventKind.EXPIRED: History.free,
-    EventKind.TOKEN_CREATED: History.create_token,
-    EventKind.TOKEN_REVOKED: History.revoke_token,
-    EventKind.MOVED: History.leave,
-    EventKind.ARRIVED: History.arrive,
+_REPLAY: Mapping[str, Callable[[ReplayedLedger, Entry], None]] = {
+    EventKind.OPENED: ReplayedLedger.open,
+    EventKind.LENT: ReplayedLedger.lend,
+    EventKind.RETURNED: ReplayedLedger.take_back,
+    EventKind.CAPPED: ReplayedLedger.cap,
+    EventKind.CORRECTED: ReplayedLedger.correct,
+    EventKind.CLOSED: ReplayedLedger.close,
+    EventKind.RESERVED: ReplayedLedger.reserve,
+    EventKind.REFUSED: ReplayedLedger.refuse,
+    EventKind.STARTED: ReplayedLedger.start,
+    EventKind.SETTLED: ReplayedLedger.settle,
+    EventKind.FORFEITED: ReplayedLedger.forfeit,
+    EventKind.VOID: ReplayedLedger.free,
+    EventKind.EXPIRED: ReplayedLedger.free,
+    EventKind.TOKEN_CREATED: ReplayedLedger.create_token,
+    EventKind.TOKEN_REVOKED: ReplayedLedger.revoke_token,
+    EventKind.MOVED: ReplayedLedger.leave,
+    EventKind.ARRIVED: ReplayedLedger.arrive,
 }
 
 
