@@ -119,8 +119,8 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self._door.close()
-        for idle in self._idle.values():
-            for wire in idle:
+        with self._lock:  # a client that has just left may still give a connection back
+            for wire in [wire for idle in self._idle.values() for wire in idle]:
                 wire.link.close()
 
     def through(self, url: str) -> str:
