@@ -163,7 +163,8 @@ def _run(session: pytest.Session, name: str) -> str:
         if getattr(plugin, "__name__", type(plugin).__name__) in _SILENT:
             plugins.unregister(plugin)
     session.config.option.markexpr = session.config.option.keyword = ""
-    (item,) = session.perform_collect([str(session.config.rootpath / name)])
+    found = [item for item in session.items if item.nodeid == name]
+    (item,) = found or session.perform_collect([str(session.config.rootpath / name)])
     session._setupstate = SetupState()  # the test that asks stands in the other one
     reports = runtestprotocol(item, log=False, nextitem=None)
     outcomes = {report.when: report.outcome for report in reports}
