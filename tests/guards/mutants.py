@@ -164,6 +164,10 @@ def _run(session: pytest.Session, name: str) -> str:
             plugins.unregister(plugin)
     session.config.option.markexpr = session.config.option.keyword = ""
     found = [item for item in session.items if item.nodeid == name]
+    for plugin in plugins.get_plugins():  # a folder that is collected again has its fixtures again
+        if str(getattr(plugin, "__file__", "")).endswith("conftest.py"):
+            folder = Path(plugin.__file__).parent
+            session._fixturemanager._pending_conftests[folder] = plugin
     (item,) = found or session.perform_collect([str(session.config.rootpath / name)])
     session._setupstate = SetupState()  # the test that asks stands in the other one
     reports = runtestprotocol(item, log=False, nextitem=None)
