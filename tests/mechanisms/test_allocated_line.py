@@ -10,7 +10,7 @@ import pytest
 from flint import acb, arb, ctx
 
 import tightbudget as tb
-from tightbudget.engine.question import DeltaAt
+from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.allocated_tails import _log_beta_most, discontinuity, excess_beside_cut
 from tightbudget.mechanisms.allocated_transform import log_transform, upper_transform
@@ -386,8 +386,10 @@ def test_an_epsilon_is_where_delta_is_crossed(
 def test_an_epsilon_of_no_epoch_or_of_a_large_delta() -> None:
     line = AllocationLine(1.0, 100)
     assert line.epsilon(0.5, 1e-6) == tb.Bounds(0.0, 0.0)
-    assert line.delta(601.0, 1e-6) is None
-    assert AllocationLine(40.0, 3).epsilon(1e-5, 1e-4) is None
+    assert line.delta(36.5, 1e-6) is None
+    assert AllocationLine(40.0, 3).delta(1.0, 1e-4) is None
+    assert tb.Gaussian(0.2).allocated(3).by_formula(EpsilonAt(1e-5), 1e-4) is None
+    assert tb.Gaussian(0.02).allocated(3).by_formula(DeltaAt(0.1), 1e-4) is None
 
 
 def test_one_epoch_is_answered_by_its_formula() -> None:

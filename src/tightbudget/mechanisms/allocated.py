@@ -29,6 +29,9 @@ from tightbudget.pairs.pair import Pair
 
 # Rounding errors of a sum grow with its number of terms: 1e-3 of a delta at this one.
 _MOST_STEPS = 10**8
+# sensitivity / sigma; with narrower noise a formula's delta takes seconds, its epsilon many times
+# that, and the lattice answers
+_NARROWEST = 4.0
 _LEAST_DELTA = 1e-250  # a formula is not searched for the epsilon of a smaller one
 
 
@@ -231,7 +234,7 @@ def _answer_of_line(line: AllocationLine, question: Question, rtol: float) -> Bo
     """Bounds of the answer about one epoch of Gaussian steps."""
     if isinstance(question, DeltaAt):
         return line.delta(question.epsilon, rtol)
-    within = _LEAST_DELTA < question.delta < 1.0
+    within = _LEAST_DELTA < question.delta < 1.0 and line.m <= _NARROWEST
     return line.epsilon(question.delta, rtol) if within else None
 
 

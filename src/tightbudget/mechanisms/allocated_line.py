@@ -45,6 +45,7 @@ _SHARE = 1e-13
 _MOST_POINTS = 600
 # Relative width of a excess from a shortfall that is not made closer: a tenth of what is promised.
 _CLOSE = 1e-10
+_FARTHEST = 36.0  # nats; beyond, e^-epsilon - 1 may be -1
 # The share of a wanted gap that a way which answers faster leaves open at most. Affects time alone.
 _SPARE = 1e-2
 # Below this m = sensitivity / sigma, W cut at a far quantile is tried first: no single W decides.
@@ -114,7 +115,12 @@ class AllocationLine:
         Returns:
             The bounds; None beyond the range of doubles.
         """
-        found = [self.closed_delta(epsilon, direction, rtol) for direction in Direction]
+        if not abs(epsilon) <= _FARTHEST:
+            return None
+        try:
+            found = [self.closed_delta(epsilon, direction, rtol) for direction in Direction]
+        except ArithmeticError:  # narrow noise: some moment of W is no double
+            return None
         known = [Bounds(*ends) for ends in found if ends]
         return Bounds.worst(known) if len(known) == len(found) else None
 
