@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests import conftest
+
+ROOT = Path(conftest.__file__).resolve().parents[1]
+PATHS = os.pathsep.join([str(ROOT), str(ROOT / "src")])  # the conftest imports from both
 
 TESTS = """
 import subprocess, sys, time
@@ -46,8 +50,8 @@ def test_a_test_that_uses_too_much_fails_and_a_slow_or_idle_one_does_not(tmp_pat
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-rEp", "-p", "no:cacheprovider", "-W", "ignore",
          "-p", "no:xdist", "-p", "no:cov", str(tmp_path)],
-        cwd=tmp_path, env={"TEST_CPU_SECONDS": "0.2", "PATH": ""}, capture_output=True, text=True,
-        timeout=60,
+        cwd=tmp_path, env={"TEST_CPU_SECONDS": "0.2", "PATH": "", "PYTHONPATH": PATHS},
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     failed = {line.split("::")[1].split(" ")[0] for line in done.stdout.splitlines()
               if line.startswith("ERROR ")}  # fmt: skip
