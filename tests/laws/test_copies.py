@@ -115,6 +115,7 @@ OTHERS = {
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
     "BackwardInduction": "a computation",
     "EventError": "a refusal",
+    "Reader": "reads rules of tables, and pays for nothing",
     "Search": "inside runs, which are refused, as is its stock of noise",
 }
 ROOMS = ("output_dp", "release", "adapters", "tables")
