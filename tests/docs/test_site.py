@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +162,26 @@ def test_every_other_part_can_be_written(name: str) -> None:
 )
 def test_a_docstring_becomes_markdown(docstring: str, markdown: str) -> None:
     assert rewritten(docstring) == markdown
+
+
+@pytest.mark.slow
+def test_the_reference_shows_the_docstrings_that_methods_inherit() -> None:
+    griffe: Any = pytest.importorskip("griffe")
+    extensions = griffe.load_extensions(str(DOCS / "building" / "griffe_extension.py"))
+    found = griffe.load("tightbudget", search_paths=[str(ROOT / "src")], extensions=extensions)
+    silent = [
+        f"{name}.{member}"
+        for name, path in public().items()
+        if inspect.isclass(kind := getattr(tb, name, None) or pydoc.locate(path))
+        and kind.__module__.startswith(("tightbudget.ledger.", "tightbudget.client."))
+        for member, shown in found[kind.__module__.partition(".")[2]][name].members.items()
+        if shown.is_function and not member.startswith("_") and shown.docstring is None
+    ]
+    assert silent == []
+    remote, beside = found["client.remote"]["RemoteHold"], found["ledger.hold"]["LedgerHold"]
+    assert "a receipt, to travel with the answer" in remote["settle"].docstring.value
+    assert remote["settle"].docstring.value == beside["settle"].docstring.value
+    assert found["client.remote"]["RemoteBlockRange"]["left"].docstring.value.startswith("The amo")
 
 
 # --------------------------------------------------------------------------- navigation

@@ -31,7 +31,7 @@ import tightbudget as tb
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
-from tightbudget.promises.charging import Payer
+from tightbudget.promises.charging import Keyed
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 from tightbudget.release.stopping import StoppingCallback
@@ -121,7 +121,7 @@ OTHERS = {
 ROOMS = ("output_dp", "release", "adapters", "tables")
 MODULES = (
     "ledger.block_set", "ledger.budget", "ledger.hold", "ledger.ledger", "promises.charging",
-    "client.remote",
+    "promises.charged_blocks", "client.remote",
 )  # fmt: skip
 
 
@@ -343,8 +343,10 @@ def a_fork_is_refused() -> bool:
     return in_a_fork(reserve) == "refused"
 
 
-class Echo(Payer[str]):
+class Echo:
     """A budget that answers with the key."""
+
+    left = tb.Amount(amount=1, delta=0, unit="epsilon")
 
     def reserve(self, key: str, guarantee: object, *, interactive: bool = False) -> str:
         return f"held {key}"
@@ -352,7 +354,7 @@ class Echo(Payer[str]):
 
 def a_fork_waits_for_no_thread() -> bool:
     """Another thread was in the midst of a reservation when the process was forked."""
-    meter, taken, free = Echo("a").keyed("k"), threading.Event(), threading.Event()
+    meter, taken, free = Keyed(Echo(), "k"), threading.Event(), threading.Event()
 
     def midst() -> None:
         with meter._lock:

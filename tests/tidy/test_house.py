@@ -8,7 +8,9 @@ nothing.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -281,6 +283,28 @@ def test_every_public_name_exists_and_has_a_docstring() -> None:
         name for name in tightbudget.__all__ if not documented(name, getattr(tightbudget, name))
     ]
     assert not silent, f"public names without a docstring: {silent}"
+
+
+def methods(kind: type) -> Iterator[tuple[str, object]]:
+    """The public methods and properties that stand in a class of this package."""
+    for name, value in vars(kind).items():
+        said = inspect.isroutine(value) or isinstance(value, (property, functools.cached_property))
+        if said and not name.startswith("_"):
+            yield name, getattr(kind, name)
+
+
+def test_every_method_of_a_public_class_has_a_docstring_of_its_own_or_of_a_base() -> None:
+    from docs.building.public import public
+
+    kinds = [kind for path in public().values() if inspect.isclass(kind := pydoc.locate(path))]
+    silent = [
+        f"{kind.__name__}.{name}"
+        for kind in kinds
+        for name, value in methods(kind)
+        if not inspect.getdoc(value)
+    ]
+    assert len(kinds) > 100
+    assert not silent, f"methods without a docstring: {silent}"
 
 
 def test_importing_the_package_leaves_the_heavy_neighbours_alone() -> None:

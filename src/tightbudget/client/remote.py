@@ -19,7 +19,8 @@ from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.block_names import BlockNames
 from tightbudget.promises.chain import Head
-from tightbudget.promises.charging import BaseBlockRange, BaseBlocks, BaseHold, Payer
+from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
+from tightbudget.promises.charging import BaseHold, Payer
 from tightbudget.promises.pricing import Stored, content_of
 from tightbudget.promises.text import check_encodable, printable, storable_cell
 from tightbudget.promises.values import (
@@ -246,7 +247,6 @@ class RemoteBudget(Payer["RemoteHold"]):
         self._ledger = ledger
 
     def statement(self) -> Statement:
-        """Reads the whole budget at one moment."""
         return self._ledger._statement(self._name)
 
     def reserve(
@@ -257,27 +257,12 @@ class RemoteBudget(Payer["RemoteHold"]):
         also: Sequence[str] = (),
         interactive: bool = False,
     ) -> RemoteHold:
-        """Holds the mechanism's worst-case price, here and in the budgets ``also``.
-
-        See :meth:`Ledger.reserve`.
-        """
         return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
 
     def what_if(self, guarantee: Guarantee) -> Preview:
-        """Answers as a reservation would be answered now; nothing is held.
-
-        Raises:
-            ParameterError: the guarantee is refused.
-            SettlementError: the budget is closed.
-        """
         return self._asked(Preview.from_dict, guarantee, 1)
 
     def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
-        """Says whether this would be granted n times, if it cost the worst case each time.
-
-        Raises:
-            ParameterError: the guarantee or n is refused.
-        """
         return self._asked(_affordable, guarantee, positive_count(n=n))
 
     def _asked(self, read: Callable[[Any], T], guarantee: Guarantee, times: int) -> T:
@@ -286,11 +271,9 @@ class RemoteBudget(Payer["RemoteHold"]):
         return self._ledger._wire.post("what-if", asked, read, Retry.READING)
 
     def holds(self) -> tuple[RemoteHold, ...]:
-        """Returns the reservations that hold something here."""
         return self._ledger._holds(self._name)
 
     def history(self) -> Iterator[Event]:
-        """Reads the events of this budget, oldest first."""
         return self._ledger.events(budget=self._name)
 
 
@@ -323,6 +306,7 @@ class RemoteBlocks(BaseBlocks["RemoteBlockRange"]):
 class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
     """Blocks of a set of a ledger that is served: each is charged for a run, or none.
 
+    The quota that pays, if the set has quotas, is that of the token's name.
     :meth:`RemoteBlocks.where` makes one.
 
     Args:
@@ -343,7 +327,6 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
 
     @property
     def left(self) -> Amount:
-        """The amount that every block has left, unlocked today (rounded down)."""
         return self._ledger._wire.post("blocks/left", self._said, _left, Retry.READING)
 
     def reserve(
@@ -354,11 +337,6 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
         also: Sequence[str] = (),
         interactive: bool = False,
     ) -> RemoteHold:
-        """Holds the mechanism's worst-case price in every block, and in the budgets ``also``.
-
-        The quota that pays, if the set has quotas, is that of the token's name. See
-        :meth:`BlockRange.reserve`.
-        """
         asked = {
             **self._said,
             "key": key,
@@ -370,16 +348,14 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
         return RemoteHold(wire, wire.post("blocks/reserve", asked, ReservationView.from_dict), None)
 
     def what_if(self, guarantee: Guarantee) -> Preview:
-        """Answers as a reservation would be answered now; nothing is held, no block is opened.
-
-        See :meth:`BlockRange.what_if`.
-        """
         asked = {**self._said, "guarantee": content_of(guarantee)}
         return self._ledger._wire.post("blocks/what-if", asked, Preview.from_dict, Retry.READING)
 
 
 class RemoteHold(BaseHold[ReservationView]):
     """One reservation, as it was when this object last asked the ledger.
+
+    The ledger writes down the access token's name as that of who does something.
 
     Args:
         wire: the way to the ledger.
@@ -407,64 +383,22 @@ class RemoteHold(BaseHold[ReservationView]):
         return known
 
     def start(self) -> None:
-        """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
-
-        Raises:
-            SettlementError: it was started before, also by another process, or is over.
-            LedgerError: the answer was lost, if it is ``unknown``. Run nothing: void the
-                reservation, or if that is refused, forfeit it.
-        """
         self._is = self._wire.post(
             "start", {"key": self.key}, ReservationView.from_dict, Retry.ONCE
         )
         self._token = self._is.token  # guard: start-token-kept
 
     def settle(self, cell: Cell) -> Amount:
-        """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
-
-        A cell that was not declared costs the sup. The same cell again changes nothing. The
-        price is an output, too: it is as public as the answer of the mechanism. Reveal that
-        answer afterwards.
-
-        Args:
-            cell: the cell of the output.
-
-        Returns:
-            the price of the run: a receipt, to travel with the answer.
-
-        Raises:
-            FencingError: it was started by another process, or forfeited meanwhile: the answer
-                must not be revealed by this one.
-            SettlementError: it was not started, was settled with another cell, or is void.
-            ParameterError: no cell looks like this; it is still held.
-            LedgerError: the answer was lost, if it is ``unknown``. Reveal nothing before the
-                same call has returned.
-        """
         asked = {"key": self.key, "token": self._token, "cell": storable_cell(cell)}
         self._is = self._wire.post("settle", asked, ReservationView.from_dict)
         return self.charge
 
     def forfeit(self, *, reason: str | None = None) -> Amount:
-        """Charges the worst-case price, whatever came out. It frees nothing.
-
-        The ledger writes down the access token's name as the doer's.
-
-        Args:
-            reason: the reason that is written down, if any.
-
-        Raises:
-            SettlementError: it was settled, or is void.
-        """
         asked = {"key": self.key, "reason": reason}
         self._is = self._wire.post("forfeit", asked, ReservationView.from_dict)
         return self.charge
 
     def void(self) -> Amount:
-        """Frees everything: the mechanism has not run, and never will.
-
-        Raises:
-            SettlementError: it was started or is over.
-        """
         self._is = self._wire.post("void", {"key": self.key}, ReservationView.from_dict)
         return self.charge
 

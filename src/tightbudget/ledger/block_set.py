@@ -17,7 +17,7 @@ from tightbudget.ledger.session import LedgerSession
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, ExactAmount, printed_up
 from tightbudget.output_dp.pricing import Guarantee
-from tightbudget.promises.charging import BaseBlockRange, BaseBlocks
+from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
 from tightbudget.promises.kinds.blocks import BlockSet
 from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import BlockTerms, Preview, Statement
@@ -75,7 +75,8 @@ class Blocks(BaseBlocks["BlockRange"]):
 class BlockRange(BaseBlockRange[LedgerHold]):
     """Blocks of one set that pay for a run together: each is charged, or none.
 
-    :meth:`Blocks.where` makes one.
+    ``by`` of a method is the name of the analyst whose quota pays, if the set has quotas and if it
+    is not who acts on this ledger. :meth:`Blocks.where` makes one.
 
     Args:
         session: the ledger.
@@ -91,7 +92,6 @@ class BlockRange(BaseBlockRange[LedgerHold]):
 
     @property
     def left(self) -> Amount:
-        """The amount that every block has left, unlocked today (rounded down)."""
         chosen = self._chosen()
         with self._session.read() as connection:
             known = budget_rows.known_balances(connection, self._names)
@@ -110,36 +110,9 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         interactive: bool = False,
         by: str | None = None,
     ) -> LedgerHold:
-        """Holds the mechanism's worst-case price in every block, and in the budgets ``also``.
-
-        Blocks that no run has touched are opened by it. Where the set has a cap or quotas, the cap
-        and the quota of ``by`` hold the price, too. A refusal opens no block, and names the ten
-        that have the least left.
-
-        Args:
-            key: as for :meth:`Ledger.reserve`.
-            guarantee: an :class:`OutputDP`, for all rows of a person in these blocks.
-            also: the names of further budgets that pay.
-            interactive: it answers more than once; on blocks only with delta = 0.
-            by: the name of the analyst, if not of who acts on this ledger.
-
-        Raises:
-            BudgetExceeded: it does not fit. The key stays refused.
-            KeyConflictError: the key was used for something else.
-            SettlementError: a budget is closed.
-            ParameterError: the key, the guarantee or a budget is refused.
-        """
         return reserve(self._session, key, self._request(guarantee, also, interactive, by), by)
 
     def what_if(self, guarantee: Guarantee, *, by: str | None = None) -> Preview:
-        """Answers as a reservation would be answered now; nothing is held, no block is opened.
-
-        The amounts are those of the block, cap or quota that has the least left.
-
-        Raises:
-            ParameterError: the guarantee is refused.
-            SettlementError: a budget is closed.
-        """
         request = self._request(guarantee, (), False, by)
         with self._session.read() as connection:
             payers, asked, refusal = answers.answer(connection, request)

@@ -46,7 +46,6 @@ class LedgerBudget(Payer[LedgerHold]):
     # ------------------------------------------------------------------------- balances
 
     def statement(self) -> Statement:
-        """Reads the whole budget at one moment."""
         with self._session.read() as connection:
             balance = answers.balance_of(connection, self._name)
             inside = budget_rows.spent_in_parts(connection, [balance.id]).get(balance.id, NOTHING)
@@ -73,41 +72,24 @@ class LedgerBudget(Payer[LedgerHold]):
         interactive: bool = False,
         by: str | None = None,
     ) -> LedgerHold:
-        """Holds the mechanism's worst-case price, here and in the budgets ``also``.
-
-        See :meth:`Ledger.reserve`.
-        """
         payers = self._session.payers((self._name, *also))
         return reserve(self._session, key, Request.of(guarantee, payers, bool(interactive)), by)
 
     def what_if(self, guarantee: Guarantee) -> Preview:
-        """Answers as a reservation would be answered now; nothing is held.
-
-        Raises:
-            ParameterError: the guarantee is refused.
-            SettlementError: the budget is closed.
-        """
         request = Request.of(guarantee, (self._name,), False)
         with self._session.read() as connection:
             (payer,), (asked,), refusal = answers.answer(connection, request)
         return preview_of(payer, asked, refusal)
 
     def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
-        """Says whether this would be granted n times, if it cost the worst case each time.
-
-        Raises:
-            ParameterError: the guarantee or n is refused.
-        """
         times, request = positive_count(n=n), Request.of(guarantee, (self._name,), False)
         with self._session.read() as connection:
             return answers.affords(connection, self._name, request.guarantee, times)
 
     def holds(self) -> tuple[LedgerHold, ...]:
-        """Returns the reservations that hold something here."""
         return open_in(self._session, Seen.of((self._name,)))
 
     def history(self) -> Iterator[Event]:
-        """Reads the events of this budget, oldest first."""
         return History(self._session).events(self._name)
 
     def balance_history(self, last: int = 1000) -> tuple[tuple[Event, Statement], ...]:

@@ -22,6 +22,9 @@ from tightbudget.promises.values import Event, OpenHold, ReservationView
 class LedgerHold(BaseHold[Reservation]):
     """One reservation, as it was when this object last asked the ledger.
 
+    ``by`` of a method is the name of who does it, if not of who acts on this ledger; it is written
+    down.
+
     Args:
         session: the ledger.
         reservation: the ledger's last answer about it.
@@ -78,14 +81,6 @@ class LedgerHold(BaseHold[Reservation]):
         return Event.of(entry)
 
     def start(self, *, by: str | None = None) -> None:
-        """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
-
-        Args:
-            by: the name of who starts it, if not of who acts on this ledger.
-
-        Raises:
-            SettlementError: it was started before, also by another process, or is over.
-        """
         token, who = new_secret(), self._session.who(by)  # guard: token-is-secret
         self._is = self._session.write(
             lambda act: run_acts.start(act, key=self.key, token=token, why=who)
@@ -93,25 +88,6 @@ class LedgerHold(BaseHold[Reservation]):
         self._token = token
 
     def settle(self, cell: Cell, *, by: str | None = None) -> Amount:
-        """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
-
-        A cell that was not declared costs the sup. The same cell again changes nothing. The
-        price is an output, too: it is as public as the answer of the mechanism. Reveal that
-        answer afterwards.
-
-        Args:
-            cell: the cell of the output.
-            by: the name of who settles it, if not of who acts on this ledger.
-
-        Returns:
-            the price of the run: a receipt, to travel with the answer.
-
-        Raises:
-            FencingError: it was started by another process, or forfeited meanwhile: the answer
-                must not be revealed by this one.
-            SettlementError: it was not started, was settled with another cell, or is void.
-            ParameterError: no cell looks like this; it is still held.
-        """
         who, named = self._session.who(by), storable_cell(cell)
         self._is = self._session.write(
             lambda act: run_acts.settle(act, key=self.key, token=self._token, cell=named, why=who)
@@ -119,15 +95,6 @@ class LedgerHold(BaseHold[Reservation]):
         return self.charge
 
     def forfeit(self, *, by: str | None = None, reason: str | None = None) -> Amount:
-        """Charges the worst-case price, whatever came out. Anyone may: it frees nothing.
-
-        Args:
-            by: the name of who does it, if not of who acts on this ledger.
-            reason: the reason that is written down, if any.
-
-        Raises:
-            SettlementError: it was settled, or is void.
-        """
         who = self._session.who(by)
         if reason is not None:
             who["reason"] = printable(reason=reason)
@@ -135,14 +102,6 @@ class LedgerHold(BaseHold[Reservation]):
         return self.charge
 
     def void(self, *, by: str | None = None) -> Amount:
-        """Frees everything: the mechanism has not run, and never will.
-
-        Args:
-            by: the name of who does it, if not of who acts on this ledger.
-
-        Raises:
-            SettlementError: it was started or is over.
-        """
         who = self._session.who(by)
         self._is = self._session.write(lambda act: run_acts.void(act, key=self.key, why=who))
         return self.charge

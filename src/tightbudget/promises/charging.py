@@ -1,9 +1,10 @@
-"""Budgets, blocks and holds as their callers see them, wherever the ledger is.
+"""Budgets and holds as their callers see them, wherever the ledger is.
 
 A ledger in a database (:mod:`tightbudget.ledger`) and a ledger behind an address
-(:mod:`tightbudget.client`) derive their budgets from :class:`Payer`, their sets of blocks from
-:class:`BaseBlocks` and :class:`BaseBlockRange`, and their holds from :class:`BaseHold`: these say
-what is read, the derived classes how it is asked for. Nothing here knows a database or a network.
+(:mod:`tightbudget.client`) derive their budgets from :class:`Payer` and their holds from
+:class:`BaseHold`: these say what each method does, the derived classes how the ledger is asked for
+it. A method that has no docstring there has the one that stands here. Nothing here knows a database
+or a network. Sets of blocks have their classes in :mod:`tightbudget.promises.charged_blocks`.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tightbudget import notebook
 from tightbudget.errors import BudgetExceeded, TightBudgetError
-from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.pricing import Guarantee
-from tightbudget.promises.block_names import BlockNames, Values
 from tightbudget.promises.pricing import Stored, content_of
-from tightbudget.promises.values import BlockTerms, ReservationView, Statement, statements_table
+from tightbudget.promises.values import (
+    Event,
+    Preview,
+    ReservationView,
+    Statement,
+)
 
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
 R = TypeVar("R")
-Range = TypeVar("Range", bound="BaseBlockRange[Any]")
 
 
 class Paying(Protocol[H_co]):
@@ -42,7 +45,7 @@ class Paying(Protocol[H_co]):
         """Holds the worst-case price of a mechanism under a key."""
 
 
-class Payer(Generic[H]):
+class Payer(ABC, Generic[H]):
     """A budget of a ledger, which is read anew each time that it is asked.
 
     Args:
@@ -62,13 +65,48 @@ class Payer(Generic[H]):
         except TightBudgetError as error:
             return notebook.shown(f"{self!r}: {error}")
 
+    @abstractmethod
     def statement(self) -> Statement:
         """Reads the whole budget at one moment."""
-        raise NotImplementedError
 
-    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H:
-        """Holds the worst-case price of a mechanism under a key."""
-        raise NotImplementedError
+    @abstractmethod
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        *,
+        also: Sequence[str] = (),
+        interactive: bool = False,
+    ) -> H:
+        """Holds the mechanism's worst-case price, here and in the budgets ``also``.
+
+        See :meth:`Ledger.reserve`.
+        """
+
+    @abstractmethod
+    def what_if(self, guarantee: Guarantee) -> Preview:
+        """Answers as a reservation would be answered now; nothing is held.
+
+        Raises:
+            ParameterError: the guarantee is refused.
+            SettlementError: the budget is closed.
+        """
+
+    @abstractmethod
+    def can_afford(self, guarantee: Guarantee, n: int = 1) -> bool:
+        """Says whether this would be granted n times, if it cost the worst case each time.
+
+        Raises:
+            ParameterError: the guarantee or n is refused.
+        """
+
+    @abstractmethod
+    def holds(self) -> tuple[H, ...]:
+        """Returns the reservations that hold something here."""
+
+    @abstractmethod
+    def history(self) -> Iterator[Event]:
+        """Reads the events of this budget, oldest first."""
 
     def keyed(self, key: str) -> Keyed[H]:
         """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
@@ -163,140 +201,6 @@ class Keyed(Generic[H]):
             return hold
 
 
-class BaseBlocks(ABC, Generic[Range]):
-    """A set of blocks: rows by public columns, each block with a budget of its own.
-
-    Args:
-        terms: of the set.
-    """
-
-    def __init__(self, terms: BlockTerms) -> None:
-        self._terms = terms
-        self._names = BlockNames(name=terms.name, by=terms.by)
-
-    def __repr__(self) -> str:
-        person = self.person
-        return (
-            f"<{type(self).__name__} {self.name!r} by {', '.join(self.by)}:"
-            f" a person's epsilon is at most {person.amount!r}, delta {person.delta!r}>"
-        )
-
-    def _repr_html_(self) -> str:
-        """Writes the blocks that were touched as a table; the name alone if it cannot be read."""
-        try:
-            return statements_table(self.statements(), title=repr(self))
-        except TightBudgetError as error:
-            return notebook.shown(f"{self!r}: {error}")
-
-    @property
-    def terms(self) -> BlockTerms:
-        """The terms on which the set was declared."""
-        return self._terms
-
-    @property
-    def name(self) -> str:
-        """The name of the set, and of its own budget."""
-        return self._terms.name
-
-    @property
-    def by(self) -> tuple[str, ...]:
-        """The names of the dimensions."""
-        return self._terms.by
-
-    @property
-    def has_cap(self) -> bool:
-        """True if each run is charged to a cap over all blocks, too."""
-        return self._terms.cap is not None
-
-    @property
-    def person(self) -> Amount:
-        """The epsilon and delta (rounded up) of all that is ever released about one person."""
-        return self._terms.person
-
-    def where(self, /, **values: Values) -> Range:
-        """Returns a range of blocks: all combinations of the values of the dimensions.
-
-        Args:
-            values: for each dimension a text, an integer, a date, or several of them. A dimension
-                ``day``, ``month`` or ``year`` takes longer periods, too: ``day="2026-01"`` is all
-                days of January. Both ends of ``"2026-01..2026-03"`` and of ``"1..12"`` belong to
-                it.
-
-        Raises:
-            ParameterError: a dimension is missing, unknown or refused; more than 10,000 blocks.
-        """
-        return self._range(self._names.values_in(values))
-
-    @abstractmethod
-    def _range(self, chosen: Mapping[str, tuple[str, ...]]) -> Range:
-        """The range of all combinations of these values."""
-
-    @abstractmethod
-    def statements(self) -> tuple[Statement, ...]:
-        """Reads the budgets that were touched, in the order of their names."""
-
-    def values(self, name: str) -> dict[str, str] | None:
-        """Returns the value of each dimension of a block by its name; None for a quota."""
-        values = self._names.values(name)
-        return None if values is None else dict(zip(self.by, values, strict=True))
-
-
-class BaseBlockRange(ABC, Generic[H]):
-    """Blocks of one set that pay for a run together: each is charged, or none.
-
-    Args:
-        of: the names of the set.
-        chosen: for each dimension the values, all combinations of which are blocks of the range.
-    """
-
-    def __init__(self, of: BlockNames, chosen: Mapping[str, Sequence[str]]) -> None:
-        self._of, self._names = of, of.combinations(chosen)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} blocks of {self._of.name!r}>"
-
-    def _repr_html_(self) -> str:
-        """Writes what is left as text; the range alone if it cannot be read."""
-        try:
-            return notebook.shown(f"{self!r}: {self.left}")
-        except TightBudgetError as error:
-            return notebook.shown(f"{self!r}: {error}")
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the blocks."""
-        return self._names
-
-    @property
-    @abstractmethod
-    def left(self) -> Amount:
-        """The amount that every block has left, unlocked today (rounded down)."""
-
-    @abstractmethod
-    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H:
-        """Holds the worst-case price of a mechanism under a key, in every block or in none."""
-
-    def keyed(self, key: str) -> Keyed[H]:
-        """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
-        return Keyed(self, key)
-
-    def _beside(self, also: Sequence[str]) -> list[str]:
-        """Checks the names of further budgets that pay.
-
-        Raises:
-            ParameterError: it is a text, which is a list of letters.
-        """
-        if isinstance(also, str):
-            raise refuse("also", "be a list of names", also)
-        return list(also)
-
-
 class BaseHold(ABC, Generic[R]):
     """One reservation, as it was when this object last asked its ledger.
 
@@ -321,6 +225,58 @@ class BaseHold(ABC, Generic[R]):
     @abstractmethod
     def guarantee(self) -> Stored:
         """The guarantee that was reserved for, as the ledger has stored it."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
+
+        Raises:
+            SettlementError: it was started before, also by another process, or is over.
+            LedgerError: the answer was lost, if it is ``unknown``. Run nothing: void the
+                reservation, or if that is refused, forfeit it.
+        """
+
+    @abstractmethod
+    def settle(self, cell: Cell) -> Amount:
+        """Charges the price of an output in ``cell``, and frees the rest of epsilon, not delta.
+
+        A cell that was not declared costs the sup. The same cell again changes nothing. The
+        price is an output, too: it is as public as the answer of the mechanism. Reveal that
+        answer afterwards.
+
+        Args:
+            cell: the cell of the output.
+
+        Returns:
+            the price of the run: a receipt, to travel with the answer.
+
+        Raises:
+            FencingError: it was started by another process, or forfeited meanwhile: the answer
+                must not be revealed by this one.
+            SettlementError: it was not started, was settled with another cell, or is void.
+            ParameterError: no cell looks like this; it is still held.
+            LedgerError: the answer was lost, if it is ``unknown``. Reveal nothing before the
+                same call has returned.
+        """
+
+    @abstractmethod
+    def forfeit(self, *, reason: str | None = None) -> Amount:
+        """Charges the worst-case price, whatever came out. Anyone may: it frees nothing.
+
+        Args:
+            reason: the reason that is written down, if any.
+
+        Raises:
+            SettlementError: it was settled, or is void.
+        """
+
+    @abstractmethod
+    def void(self) -> Amount:
+        """Frees everything: the mechanism has not run, and never will.
+
+        Raises:
+            SettlementError: it was started or is over.
+        """
 
     @property
     def key(self) -> str:
