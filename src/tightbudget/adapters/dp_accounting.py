@@ -73,6 +73,8 @@ except ImportError as error:
         "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
 
+__all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
+
 Relation = dp_accounting.NeighboringRelation
 # One of an event's releases, and how often it runs. Of lines and bests of many runs only upper
 # bounds of Renyi divergences are known, which add up.

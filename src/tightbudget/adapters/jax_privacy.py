@@ -42,6 +42,13 @@ except ImportError as error:
         "dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
 
+__all__ = [
+    "TightAccountantConfig",
+    "TightTrainingAccountant",
+    "from_batch_selection",
+    "from_dp_params",
+]
+
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class TightAccountantConfig(accounting.DpAccountantConfig):  # type: ignore[misc]

@@ -48,6 +48,8 @@ try:
 except ImportError as error:
     raise ExtraError("the accountant needs Opacus: pip install 'tightbudget[opacus]'") from error
 
+__all__ = ["TightAccountant", "dp_sgd_batch", "dp_sgd_pass", "dp_sgd_step"]
+
 _PAGE = f"see {DOCUMENTATION}problems/shuffled-batches.html"
 
 

@@ -24,7 +24,7 @@ from tightbudget.errors import BudgetError, ExtraError, ParameterError
 from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Amount, Price, exact, exact_positive, printed_up
 from tightbudget.release import LaplaceRelease, Meter, Noise, ReleasePreview
-from tightbudget.release.default_meter import meter_or_default
+from tightbudget.release.default_meter import default_meter, meter_or_default
 from tightbudget.release.private_number import listed
 from tightbudget.release.release import answered
 
@@ -50,6 +50,8 @@ except ImportError as error:
     raise ExtraError(
         "this search needs scikit-learn: pip install 'tightbudget[sklearn]'"
     ) from error
+
+__all__ = ["PrivateAccuracy", "PrivateGridSearchCV", "default_meter"]
 
 _BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # these splitters look at no label
 
