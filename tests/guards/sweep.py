@@ -51,7 +51,11 @@ LIMIT = 12.0  # CPU seconds for the tests of one line; a search that no longer e
 
 # The fast tests that are searched for every file; and for a folder or file, those of the longest
 # name that it begins with, and the file of tests that has its name.
-ALWAYS = ("guards/test_rounded_values.py", "guards/test_rounding.py")
+ALWAYS = (
+    "guards/test_rounded_values.py",
+    "guards/test_rounded_engine.py",
+    "guards/test_rounding.py",
+)
 ROOMS: dict[str, tuple[str, ...]] = {
     "accounting": ("accounting",),
     "adapters": ("guards/test_dp_accounting.py",),
@@ -68,9 +72,21 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "engine/test_smoothed.py",
         "engine/test_contour.py",
     ),
-    "mechanisms": ("guards/test_mechanisms.py",),
-    "mechanisms/batches.py": ("guards/test_batches.py",),
-    "mechanisms/shuffled.py": ("guards/test_shuffled.py",),
+    "mechanisms": ("guards/test_mechanisms.py", "guards/test_two_ends.py", "mechanisms"),
+    "mechanisms/allocated": (
+        "guards/test_allocated.py",
+        "guards/test_allocated_line.py",
+        "mechanisms/test_allocated.py",
+        "mechanisms/test_allocated_line.py",
+    ),
+    "mechanisms/batches.py": ("guards/test_batches.py", "mechanisms/test_batches.py"),
+    "mechanisms/gaussian_": (
+        "guards/test_saddle_point.py",
+        "guards/test_gaussian_schedule.py",
+        "mechanisms",
+    ),
+    "mechanisms/risk.py": ("guards/test_risk.py", "mechanisms/test_risk.py"),
+    "mechanisms/shuffled.py": ("guards/test_shuffled.py", "mechanisms/test_shuffled.py"),
     "numerics": ("numerics",),
     "output_dp": ("guards/test_stopping.py", "guards/test_output_dp.py", "output_dp"),
     "pairs": (),

@@ -232,7 +232,7 @@ def _lines(
     modulus, angle = np.log(known), np.angle(factor)
     log_below = log_above + (modulus + 1j * angle)
     rounded = LOG * np.abs(modulus) + TURN * np.abs(angle) + np.abs(log_below) + TURN + 2.0
-    off_below = error + np.log1p(outwards(wrong) / known)
+    off_below = error + np.log1p(wrong / known)
     # guard: smoothed-factor
     error_below = off_below + rounded * UNIT  # pays: smoothed-log
     # sum over n D > T of D |F|, where |factor| <= 1 + v |s (s + 1)|: at most
