@@ -521,7 +521,7 @@ MUTATIONS = [
     ),
     Without(
         "steps are counted",
-        {"steps-counted": "if runs * times > most:"},
+        {"steps-counted": "if asked > step.times:"},
         a_step_runs_as_often_as_declared,
     ),
     Without(

@@ -126,8 +126,8 @@ def affords(connection: Connection, name: str, guarantee: Stored, times: int) ->
     if balance.closed:
         return False
     if balance.rule.declared is not None:
-        declared = budget_rows.declared(connection, balance)
-        return missing_runs(declared, guarantee, times) is None
+        steps = budget_rows.steps_of(connection, balance)
+        return missing_runs(steps, guarantee, times) is None
     before_last = each.times(times - 1)
     left = balance.left
     return before_last.fits(left) and each.nearly_fits(left.minus(before_last))
@@ -197,11 +197,11 @@ def _refusal(
     if request.chosen is not None:
         return _refusal_of_blocks(connection, payers, asked, request.chosen)
     plans = [payer for payer in payers if payer.rule.declared is not None]
-    declared = budget_rows.declared_in(connection, plans)
+    steps = budget_rows.steps_of_each(connection, plans)
     numbers = {plan.id for plan in plans}
     for payer, units in zip(payers, asked, strict=True):
         if payer.id in numbers:
-            missing = missing_runs(declared.get(payer.id, {}), request.guarantee)
+            missing = missing_runs(steps.get(payer.id, {}), request.guarantee)
             if missing is not None:
                 message = f"{missing} in the plan {payer.name!r}"
                 return refused_request(payer, units, message, holds=())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightbudget.ledger.chosen_blocks import Chosen
-from tightbudget.ledger.rows.budget_rows import Balance
+from tightbudget.ledger.rows.budget_rows import Balance, Step
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.chain import canonical
@@ -20,6 +20,7 @@ Why = Mapping[str, str]  # who did it, and for what reason if one was given
 
 
 _SHOWN = 10  # holders that a refusal names: enough to ask somebody, and a message of one screen
+_UNDECLARED = Step(times=0, used=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,17 +116,18 @@ def refused_request(
     )
 
 
-def missing_runs(
-    declared: Mapping[str, tuple[int, int]], wanted: Stored, times: int = 1
-) -> str | None:
+def missing_runs(steps: Mapping[str, Step], wanted: Stored, times: int = 1) -> str | None:
     """Says which step a plan has not enough of for so many runs; None if it has.
 
-    ``declared`` has for each step how often it may run, and how often it was reserved.
+    Args:
+        steps: of the plan, by their canonical descriptions.
+        wanted: the composition that is to run.
+        times: how often it is to run.
     """
-    for step, runs in runs_of(wanted).items():
-        most, used = declared.get(step, (0, 0))
-        if runs * times > most - used:  # guard: steps-counted
-            return f"requested {runs * times} runs of {step}; {most - used} left of {most} declared"
+    for name, runs in runs_of(wanted).items():
+        step, asked = steps.get(name, _UNDECLARED), runs * times
+        if asked > step.left:  # guard: steps-counted
+            return f"requested {asked} runs of {name}; {step.left} left of {step.times} declared"
     return None
 
 

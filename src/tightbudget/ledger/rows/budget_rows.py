@@ -98,6 +98,23 @@ class Balance(NamedTuple):
         )
 
 
+class Step(NamedTuple):
+    """The runs of one step of a plan.
+
+    Attributes:
+        times: the number of runs that the plan has declared.
+        used: the number of those that were reserved.
+    """
+
+    times: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        """The number of runs that may still be reserved."""
+        return self.times - self.used
+
+
 _BALANCE = select(budgets).where(budgets.c.name == bindparam("name"))
 
 
@@ -287,19 +304,17 @@ def spent_in_parts(connection: Connection, of: Collection[int]) -> dict[int, Uni
     }
 
 
-def declared(connection: Connection, plan: Balance) -> dict[str, tuple[int, int]]:
-    """Reads for each step of a plan how often it may run, and how often it was reserved."""
-    return declared_in(connection, [plan]).get(plan.id, {})
+def steps_of(connection: Connection, plan: Balance) -> dict[str, Step]:
+    """Reads the steps of a plan, by their canonical descriptions."""
+    return steps_of_each(connection, [plan]).get(plan.id, {})
 
 
-def declared_in(
-    connection: Connection, plans: Sequence[Balance]
-) -> dict[int, dict[str, tuple[int, int]]]:
-    """Reads the steps of each of these plans, by the plan's ``id``; see :func:`declared`."""
-    found: dict[int, dict[str, tuple[int, int]]] = {}
+def steps_of_each(connection: Connection, plans: Sequence[Balance]) -> dict[int, dict[str, Step]]:
+    """Reads the steps of each of these plans, by the plan's ``id``; see :func:`steps_of`."""
+    found: dict[int, dict[str, Step]] = {}
     for few in chunks([plan.id for plan in plans]):
         for row in connection.execute(select(steps).where(steps.c.budget.in_(few))):
-            found.setdefault(row.budget, {})[row.step] = (row.times, row.used)
+            found.setdefault(row.budget, {})[row.step] = Step(times=row.times, used=row.used)
     return found
 
 
