@@ -1,7 +1,7 @@
 """Takes the rounding out of one line of the package at a time, and asks fast tests.
 
-A line rounds if it names ``UNIT`` or calls one of the directed functions of
-``tightbudget.numerics.rounding`` (``add_up``, ``log_down``, ...). It is *turned* where ``UNIT`` is
+A line rounds if it names ``UNIT`` or a directed function (``add_up``, ``log_down``, ...) that its
+file has from ``tightbudget.numerics.rounding``. It is *turned* where ``UNIT`` is
 minus a million units and the functions are off by as much in the wrong direction: a unit is less
 than many tests can see, a million of them is not. It is *gone* where ``UNIT`` is 0 and the
 functions round to nearest. A line survives if no test that is asked fails.
@@ -54,6 +54,7 @@ LIMIT = 12.0  # CPU seconds for the tests of one line; a search that no longer e
 ALWAYS = (
     "guards/test_rounded_values.py",
     "guards/test_rounded_engine.py",
+    "guards/test_rounded_mechanisms.py",
     "guards/test_rounding.py",
 )
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -157,10 +158,19 @@ class _Rounded(ast.NodeTransformer):
     ) -> None:
         self.number, self.turned, self.report = number, turned, report
         self.found = set[int]()
+        self.names = {"UNIT", *DIRECTED}
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        if not any(
+            isinstance(one, ast.FunctionDef) and one.name == "outwards" for one in node.body
+        ):
+            imports = (one for one in node.body if isinstance(one, ast.ImportFrom))
+            ours = (one for one in imports if one.module == rounding.__name__)
+            self.names &= {name.name for one in ours for name in one.names}
+        return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        rounds = node.id == "UNIT" or node.id in DIRECTED
-        if not rounds or not isinstance(node.ctx, ast.Load):
+        if node.id not in self.names or not isinstance(node.ctx, ast.Load):
             return node
         self.found.add(node.lineno)
         if self.report is not None:  # (_reached(path, 12) or add_up)(x, y)
