@@ -29,20 +29,24 @@ __all__ = [
     "Verification",
 ]
 
-_IN_A_DATABASE = Later("tightbudget.ledger.ledger", "sqlalchemy")
+
+def _in_a_database(module: str) -> Later:
+    return Later(f"tightbudget.ledger.{module}", "sqlalchemy")
+
+
 _VALUE = Later("tightbudget.promises.values", "numpy")
 _LATER = {
-    "BlockRange": _IN_A_DATABASE,
+    "BlockRange": _in_a_database("block_set"),
     "BlockTerms": _VALUE,
-    "Blocks": _IN_A_DATABASE,
+    "Blocks": _in_a_database("block_set"),
     "Checkpoint": Later("tightbudget.promises.checkpoint", "numpy"),
     "Event": _VALUE,
-    "LedgerBudget": _IN_A_DATABASE,
-    "LedgerHold": _IN_A_DATABASE,
+    "LedgerBudget": _in_a_database("budget"),
+    "LedgerHold": _in_a_database("hold"),
     "OpenHold": _VALUE,
     "Preview": _VALUE,
     "Statement": _VALUE,
-    "Verification": _IN_A_DATABASE,
+    "Verification": _in_a_database("verification"),
 }
 
 __all__[:] = installed(__all__, _LATER)

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from tightbudget.errors import LedgerCorruptError, LedgerError
 from tightbudget.ledger.acts.requests import runs_of
 from tightbudget.ledger.rows import budget_rows, event_rows, run_rows, token_rows
-from tightbudget.ledger.rows.budget_rows import Balance, Step
+from tightbudget.ledger.rows.budget_rows import Balance, StepOfPlan
 from tightbudget.ledger.rows.run_rows import Reservation
 from tightbudget.ledger.store.schema import charges, events, reservations, steps
 from tightbudget.ledger.store.shape import check_shape
@@ -356,7 +356,7 @@ def _compare_steps(
     plan = rule_of(found.kind, found.parameters).declared
     runs = {} if plan is None else runs_of(plan)
     said = {
-        step: Step(times=times, used=used.get((found.name, step), 0))
+        step: StepOfPlan(times=times, used=used.get((found.name, step), 0))
         for step, times in runs.items()
     }
     if budget_rows.steps_of(connection, found) != said:

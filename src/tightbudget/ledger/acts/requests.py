@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tightbudget.ledger.chosen_blocks import Chosen
-from tightbudget.ledger.rows.budget_rows import Balance, Step
+from tightbudget.ledger.rows.budget_rows import Balance, StepOfPlan
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.chain import canonical
@@ -20,7 +20,7 @@ Why = Mapping[str, str]  # who did it, and for what reason if one was given
 
 
 _SHOWN = 10  # holders that a refusal names: enough to ask somebody, and a message of one screen
-_UNDECLARED = Step(times=0, used=0)
+_UNDECLARED = StepOfPlan(times=0, used=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def refused_request(
     )
 
 
-def missing_runs(steps: Mapping[str, Step], wanted: Stored, times: int = 1) -> str | None:
+def missing_runs(steps: Mapping[str, StepOfPlan], wanted: Stored, times: int = 1) -> str | None:
     """Says which step a plan has not enough of for so many runs; None if it has.
 
     Args:

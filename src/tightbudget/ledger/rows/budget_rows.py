@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -98,7 +99,8 @@ class Balance(NamedTuple):
         )
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class StepOfPlan:
     """The runs of one step of a plan.
 
     Attributes:
@@ -304,17 +306,19 @@ def spent_in_parts(connection: Connection, of: Collection[int]) -> dict[int, Uni
     }
 
 
-def steps_of(connection: Connection, plan: Balance) -> dict[str, Step]:
+def steps_of(connection: Connection, plan: Balance) -> dict[str, StepOfPlan]:
     """Reads the steps of a plan, by their canonical descriptions."""
     return steps_of_each(connection, [plan]).get(plan.id, {})
 
 
-def steps_of_each(connection: Connection, plans: Sequence[Balance]) -> dict[int, dict[str, Step]]:
+def steps_of_each(
+    connection: Connection, plans: Sequence[Balance]
+) -> dict[int, dict[str, StepOfPlan]]:
     """Reads the steps of each of these plans, by the plan's ``id``; see :func:`steps_of`."""
-    found: dict[int, dict[str, Step]] = {}
+    found: dict[int, dict[str, StepOfPlan]] = {}
     for few in chunks([plan.id for plan in plans]):
         for row in connection.execute(select(steps).where(steps.c.budget.in_(few))):
-            found.setdefault(row.budget, {})[row.step] = Step(times=row.times, used=row.used)
+            found.setdefault(row.budget, {})[row.step] = StepOfPlan(times=row.times, used=row.used)
     return found
 
 
