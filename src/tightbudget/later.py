@@ -11,10 +11,15 @@ _BESIDE = {"TYPE_CHECKING", "Later", "face", "installed"}  # how a room is made,
 
 
 class Later(NamedTuple):
-    """A module that defines a name, and the package that must be installed for it."""
+    """A module that defines a name, and the package that must be installed for it.
+
+    ``first`` names a module to import before, which refuses in words where the package is missing;
+    without it, ``module`` does so itself.
+    """
 
     module: str
     needs: str
+    first: str = "tightbudget"
 
 
 def installed(names: list[str], later: Mapping[str, Later]) -> list[str]:
@@ -27,7 +32,7 @@ def installed(names: list[str], later: Mapping[str, Later]) -> list[str]:
         names: all names of the room.
         later: the names that load when they are first used.
     """
-    there = {needs: importlib.util.find_spec(needs) is not None for _, needs in later.values()}
+    there = {needs: importlib.util.find_spec(needs) is not None for _, needs, _ in later.values()}
     return [name for name in names if name not in later or there[later[name].needs]]
 
 
@@ -48,6 +53,7 @@ def face(
 
     def attribute(name: str) -> Any:
         if name in later:
+            importlib.import_module(later[name].first)
             return getattr(importlib.import_module(later[name].module), name)
         words = hint(name)
         raise AttributeError(words or f"module {room!r} has no attribute {name!r}")

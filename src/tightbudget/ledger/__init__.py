@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _in_a_database(module: str) -> Later:
-    return Later(f"tightbudget.ledger.{module}", "sqlalchemy")
+    return Later(f"tightbudget.ledger.{module}", "sqlalchemy", first="tightbudget.ledger.ledger")
 
 
 _VALUE = Later("tightbudget.promises.values", "numpy")
