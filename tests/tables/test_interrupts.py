@@ -116,7 +116,7 @@ def test_an_interrupt_at_any_call_of_a_question_to_an_engine_passes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:FixedNoise")
-def test_an_interrupt_of_a_scan_passes() -> None:
+def test_an_interrupt_of_a_scan_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real SIGINT, of which DuckDB makes an error of its own."""
     draw = np.random.default_rng(0)
     frame = pa.table(
@@ -125,20 +125,27 @@ def test_an_interrupt_of_a_scan_passes() -> None:
     asks, began = session(frame), time.monotonic()
     asks.ask(QUESTIONS["sum"])
     took = time.monotonic() - began
-    for part in range(5):
-        asks = session(frame)
+    # Python itself hides what a handler raises inside a finalizer: such a try says nothing
+    hidden: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", hidden.append)
+    part = 0
+    while part < 5:
+        asks, caught = session(frame), None
         timer = threading.Timer(took * (part + 0.5) / 6, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        caught: Any = None
         try:
+            timer.start()
             asks.ask(QUESTIONS["sum"])
             timer.join()
             time.sleep(1)  # it was faster than before
         except BaseException as error:
             caught = error
         timer.join()
-        assert isinstance(caught, KeyboardInterrupt)
-        assert asks.left.amount in (3, 4)
+        assert asks.left.amount in (3, 4), (part, caught, asks.left)
+        if caught is None and hidden:
+            hidden.clear()
+            continue
+        assert isinstance(caught, KeyboardInterrupt), (part, caught)
+        part += 1
 
 
 # --------------------------------------------------------------------- what a handler has raised
