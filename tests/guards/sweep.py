@@ -55,6 +55,7 @@ ALWAYS = (
     "guards/test_rounded_values.py",
     "guards/test_rounded_engine.py",
     "guards/test_rounded_mechanisms.py",
+    "guards/test_rounded_gaussian.py",
     "guards/test_rounding.py",
 )
 ROOMS: dict[str, tuple[str, ...]] = {

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb, ctx
+from scipy import stats
 from tests.balls import ball, mass
 from tests.guards.test_rounded_engine import Flat, just_above, just_below
 from tests.guards.test_rounded_values import holds, within
@@ -28,9 +29,11 @@ from tightbudget.mechanisms import (
     group,
     histogram,
     interval_masses,
+    mixture_of_gaussians,
     risk,
     staircase,
     truncated,
+    wide_discrete_gaussian,
 )
 from tightbudget.mechanisms.either import EitherPair, either_within
 from tightbudget.mechanisms.gaussian import GaussianPair
@@ -39,7 +42,7 @@ from tightbudget.mechanisms.wide_discrete_gaussian import WideDiscreteGaussianPa
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.pairs.direction import Direction
-from tightbudget.pairs.pair import Bins, Pair
+from tightbudget.pairs.pair import Bins, Pair, no_atoms
 from tightbudget.theorems import renyi
 from tightbudget.theorems.concentrated import Line
 
@@ -435,3 +438,135 @@ def test_noise_that_may_reach_every_bin(monkeypatch: pytest.MonkeyPatch) -> None
     far = Fraction(float(whole.upper[0])) * Fraction(beyond)
     for x, high in zip((0.1, 0.3), found.upper.tolist(), strict=True):
         assert Fraction(x) + far <= Fraction(high)
+
+
+# ------------------------------------------------------------- noise with any density, mixtures
+
+
+def test_a_bin_of_one_loss_has_one_quotient() -> None:
+    """Left of 0 all losses of Laplace noise are m, and so far below the edge of their bin."""
+    pair: Any = tb.mechanisms.Additive("laplace", accuracy=1e-13).pair(Direction.REMOVE)
+    for end in (21.0, 31.7):
+        edges = np.array([1.0 - 1e-11, end])
+        bins = pair.bins(edges, np.zeros(2))
+        assert (arb(end) - 1).exp() * (1 - arb(1e-12)) <= arb(float(bins.w.upper[1]))
+
+
+def test_a_largest_loss_within_a_support() -> None:
+    """Losses of a normal density between two ends fall: the largest one is at the left end."""
+    for end, sensitivity in ((3.3, 1.1), (7.7, 0.3)):
+        noise = stats.truncnorm(-end, end)
+        pair = tb.mechanisms.Additive(noise, sensitivity=sensitivity).pair(Direction.REMOVE)
+        low, high = pair.max_loss()
+        s, x = Fraction(sensitivity), -Fraction(end) + Fraction(sensitivity)
+        truth = (-(x**2) + (x - s) ** 2) / 2
+        assert truth * (1 - Fraction(1, 10**6)) <= Fraction(low) <= truth
+        assert high == math.inf
+
+
+def mixture(shares: tuple[float, ...]) -> mixture_of_gaussians.Mixture:
+    return mixture_of_gaussians.Mixture(np.array([0.0, 0.7, 3.3]), np.array(shares))
+
+
+def ratio_of(mixed: mixture_of_gaussians.Mixture, z: float) -> arb:
+    """The density of a mixture over that of N(0, 1)."""
+    weights = [ball(Fraction(w)) for w in mixed.weights.tolist()]
+    parts = [
+        w * (arb(m) * arb(z) - arb(m) ** 2 / 2).exp()
+        for m, w in zip(mixed.shifts.tolist(), weights, strict=True)
+    ]
+    return sum(parts, arb(0)) / sum(weights, arb(0))
+
+
+MIXTURES = [mixture((0.5, 0.3, 0.2)), mixture((0.999, 9e-4, 1e-4)), mixture((1e-9, 0.7, 0.3))]
+
+
+@pytest.mark.parametrize("mixed", MIXTURES)
+def test_the_ratio_of_a_mixture(mixed: mixture_of_gaussians.Mixture) -> None:
+    alone = mixture_of_gaussians.Mixture(np.zeros(1), np.ones(1))
+    z = np.array([-30.1, -3.3, -0.1, 0.0, 0.1, 0.3, 1.9, 7.7, 33.3])
+    found, off = mixed.log_ratio(z)
+    low, high = mixture_of_gaussians.MixturePair(mixed, mixed)._loss(z)
+    for i, x in enumerate(z.tolist()):
+        truth = ratio_of(mixed, x).log()
+        assert abs(truth - arb(float(found[i]))) <= arb(float(off[i]))
+        loss = truth - ratio_of(mixed, -x).log()
+        assert within(float(low[i]), loss, float(high[i]))
+        assert float(high[i]) - float(low[i]) <= 1e-11
+    # where one part is all of it, its ratio has no error, and only its rounding is paid for
+    assert float(alone.log_ratio(z)[1].max()) <= 1e-13
+    # a share that is far from 1 has a logarithm, and so a rounding, of its own
+    rare = mixture_of_gaussians.Mixture(np.array([0.0, 1e-9]), np.array([1e-100, 1.0]))
+    found, off = rare.log_ratio(np.array([1e9]))
+    assert abs(ratio_of(rare, 1e9).log() - arb(float(found[0]))) <= arb(float(off[0]))
+
+
+@pytest.mark.parametrize("mixed", MIXTURES)
+def test_masses_of_a_mixture(mixed: mixture_of_gaussians.Mixture) -> None:
+    cuts = np.array([-30.1, -3.3, -0.1, 0.3, 1.9, 7.7, 33.3])
+    found, total = mixed.masses(cuts), sum(map(Fraction, mixed.weights.tolist()), Fraction(0))
+    shifts = list(zip(mixed.shifts.tolist(), map(Fraction, mixed.weights.tolist()), strict=True))
+    for i, (a, b) in enumerate(pairwise([None, *map(arb, cuts.tolist()), None])):
+        truth = sum(
+            (ball(w / total) * mass(a and a - arb(m), b and b - arb(m)) for m, w in shifts),
+            arb(0),
+        )
+        assert within(float(found.lower[i]), truth, max(float(found.upper[i]), 1e-300))
+
+
+def test_a_mixture_under_q_has_a_largest_loss_that_many_outputs_have() -> None:
+    mixed = mixture_of_gaussians.Mixture(np.array([0.0, 40.0]), np.array([0.3, 0.7]))
+    alone = mixture_of_gaussians.Mixture(np.zeros(1), np.ones(1))
+    top = -ball(Fraction(0.3) / (Fraction(0.3) + Fraction(0.7))).log()
+    edges = np.array([float(top) - 1e-11, float(top) + 21.0])
+    bins = mixture_of_gaussians.MixturePair(alone, mixed).bins(edges, np.zeros(2))
+    truth = (arb(float(edges[1])) - top).exp()
+    assert truth * (1 - arb(1e-12)) <= arb(float(bins.w.upper[1])) <= truth * (1 + arb(1e-9))
+
+
+# ------------------------------------------------------------------- truncated and integer noise
+
+
+def test_a_largest_loss_that_is_rounded_ends_no_bin_too_early() -> None:
+    base, top = GaussianPair(1.0), 3.3 * (1 - 8 * 2.0**-53)
+    pair = truncated.TruncatedPair(base, top, exact(np.ones(1)), no_atoms(), exact(np.zeros(1)))
+    edge = 3.3 * (1 - 100 * 2.0**-53)
+    for edges in (np.array([edge]), np.array([edge, 23.3])):
+        bins = pair.bins(edges, np.zeros(edges.size))
+        assert bins is not None
+        p = mass(arb(edge) - arb(0.5), arb(3.3) - arb(0.5))
+        assert p <= arb(float(bins.p.upper[1]))
+        if edges.size == 2:
+            q = mass(arb(edge) + arb(0.5), arb(3.3) + arb(0.5)) * arb(23.3).exp()
+            assert q <= arb(float(bins.q.upper[1]))
+
+
+def test_q_masses_beyond_the_largest_loss_refer_to_their_edge() -> None:
+    pair = truncated.TruncatedPair(
+        GaussianPair(1.0), 3.3, exact(np.ones(1)), no_atoms(), exact(np.zeros(1))
+    )
+    bins = pair.bins(np.array([1.1, 23.3]), np.zeros(2))
+    assert bins is not None
+    truth = mass(arb(1.6), arb(3.8)) * arb(23.3).exp()
+    assert within(float(bins.q.lower[1]), truth, float(bins.q.upper[1]))
+
+
+def test_a_bin_of_one_integer_has_its_quotient() -> None:
+    """An edge that is the loss of an integer leaves the integer to the bin above it."""
+    for sigma, shift, n, above in ((2e4, 2 * 10**7, 0, 0.01), (2e4, 8 * 10**9, 4 * 10**9, 15.0)):
+        pair = WideDiscreteGaussianPair(sigma, shift)
+        loss = ball(Fraction(shift * (shift - 2 * n)) / (2 * Fraction(sigma) ** 2))
+        edges = np.array([float(loss), float(loss) + above])
+        bins = pair.bins(edges, np.zeros(2))
+        truth = (arb(float(edges[1])) - loss).exp()
+        assert just_above(truth, float(bins.w.upper[1]), 1e-6)
+
+
+def test_masses_of_ranges_of_integers() -> None:
+    sigma = 2e4
+    total = arb(sigma) * (2 * arb.pi()).sqrt()
+    for start in (0, 100, -70_000, 300_000):
+        first, last = np.array([float(start)]), np.array([start + 3.0])
+        found = wide_discrete_gaussian.range_masses(first, last, sigma).masses()
+        terms = [(-((arb(start + i) / arb(sigma)) ** 2) / 2).exp() for i in range(4)]
+        assert holds(found, [sum(terms, arb(0)) / total])

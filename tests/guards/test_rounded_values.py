@@ -10,6 +10,8 @@ import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,8 @@ from tests.exact import exp_ends, normalised, response_delta, stopping_delta
 
 import tightbudget as tb
 from tightbudget import privacy_buckets
+from tightbudget.accounting import schedule
+from tightbudget.accounting.compare import facts
 from tightbudget.engine.buckets import measures, profile
 from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.loss_grid import Grid
@@ -31,13 +35,21 @@ from tightbudget.numerics.convolve import _PIECE, FFT_CONSTANT, convolve, correl
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import TINY
 from tightbudget.numerics.search import last_true
-from tightbudget.output_dp import backward_induction, pricing, stopping_lattice
+from tightbudget.output_dp import (
+    amount,
+    backward_induction,
+    pricing,
+    stopping,
+    stopping_lattice,
+)
 from tightbudget.output_dp.backward_induction import BackwardInduction, StoppingRule
 from tightbudget.output_dp.stopping_lattice import Kernel, Lattice, RunLosses
 from tightbudget.pairs import atomic
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Bins, Pair
+from tightbudget.release.mechanisms import propose_test_release, select_keys
+from tightbudget.tables import mechanism as tables
 
 
 @pytest.fixture(autouse=True)
@@ -642,3 +654,111 @@ def test_the_largest_loss_and_the_edges_of_buckets() -> None:
         off = privacy_buckets._bins(bins, edges).misplaced
         for i, edge in zip(range(-30, 31), edges.tolist(), strict=True):
             assert 2 * abs(Fraction(edge) - i * Fraction(leaf.log_factor)) <= Fraction(off)
+
+
+# --------------------------------------------------------------------- release and tables
+
+
+def test_predictions_may_be_rounded() -> None:
+    """p.x of d features, tanh and a mean of n numbers up to 2 move an error by some units each."""
+    for n, features in ((100, 3), (7, 30)):
+        training = tb.release.OutputPerturbation(1.0, 0.1, 500, features)
+        tested = tb.release.logistic_with_test(training, n, 0.5, 0.1)
+        radius = Fraction(training.objective.radius)
+        off = 2 * Fraction(rounding.UNIT) * ((features + 4) * radius + n)
+        for found, without in (
+            (tested.by_test, Fraction(2, n)),
+            (tested.by_training, training.sensitivity / 2),
+        ):
+            assert without + off <= amount.exact(found=found) <= without + off + without / 10**6
+
+
+def test_a_threshold_is_reached_with_at_most_delta() -> None:
+    for b in (1, 10**6, 10**12, 10**14):
+        q = (-1 / arb(b)).exp()
+        for delta in (0.1, 1e-9):
+            found = propose_test_release._least_threshold(Fraction(b), Fraction(delta))
+            assert q**found / (1 + q) <= arb(delta)
+            assert found == 1 or arb(delta) * (1 - arb(1e-9)) <= q ** (found - 2) / (1 + q)
+
+
+def own_keys(**known: Any) -> Any:
+    return SimpleNamespace(keys_per_unit=1, scale=1.0, moves=1, _delta=1.0, **known)
+
+
+def test_epsilon_and_delta_of_keys_are_no_larger() -> None:
+    for given in (Fraction(1, 3), Fraction(1, 10), Fraction(1, 7)):
+        keys = tb.release.KeyedCounts(epsilon=given, delta=given)
+        assert Fraction(keys._epsilon) <= given
+        assert Fraction(keys._delta) <= given
+
+
+def test_a_key_that_does_not_appear_costs_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    for epsilon in (0.1, 1.7):
+        for room, holds in ((2e-11, True), (-2e-11, False)):
+            tail = float(1 - (-arb(epsilon)).exp() * (1 + arb(room)))
+            noise = SimpleNamespace(tail_up=lambda _, tail=tail: tail)
+            monkeypatch.setattr(select_keys, "DiscreteLaplace", lambda *_, noise=noise: noise)
+            keys = own_keys(_epsilon=epsilon)
+            assert select_keys.KeyedCounts._laplace_holds(keys, 1) is holds
+
+
+def test_a_key_that_appears_or_whose_noise_tells() -> None:
+    appears, epsilon, asked = 0.3, 1.7, []
+
+    def noise_delta(_: int, epsilon: float) -> float:
+        asked.append(epsilon)
+        return 0.1
+
+    both = Fraction(appears) + (1 - Fraction(appears)) * Fraction(0.1)
+    for room, holds in ((2e-11, True), (-2e-11, False)):
+        keys = own_keys(_epsilon=epsilon, _noise_delta=noise_delta)
+        keys._delta = float(both * (1 + Fraction(room)))
+        assert select_keys.KeyedCounts._gaussian_holds(keys, [1.0, appears], 1) is holds
+    assert arb(min(asked)) <= arb(epsilon) + (1 - arb(appears)).log()
+
+
+def test_a_length_that_noise_exceeds_rarely_has_room_for_rounding() -> None:
+    kinds: tuple[Any, ...] = ("laplace", "gaussian")
+    for kind in kinds:
+        for more in (0.1, 0.7):
+            noise, rounded = (
+                tables.NoiseLaw(kind=kind, scale=3.3, step=0.25, rounding=one)
+                for one in (0.0, more)
+            )
+            without = Fraction(noise.half_width(0.9))
+            found = Fraction(rounded.half_width(0.9))
+            assert without + Fraction(more) <= found <= without + Fraction(more) + 1e-12
+
+
+# ------------------------------------------------------------------------------- accounting
+
+
+def test_one_delta_for_all_runs() -> None:
+    """1 - (1 - delta)^n of the common delta is at least that of all runs together."""
+    few, many = tb.Laplace(1.0), tb.Laplace(2.0)
+    deltas = {few: 0.1, many: 1e-3}
+    asked: Any = SimpleNamespace(
+        _common={},
+        runs=10,
+        composition=tb.compose([few * 3, many * 7]),
+        step_delta=lambda mechanism, _: deltas[mechanism],
+    )
+    truth = 1 - ((1 - arb(0.1)).log() * 3 + (1 - arb(1e-3)).log() * 7).exp()
+    found = facts.Facts.common_delta(asked, 1.0)
+    one = 1 - (1 - arb(found)) ** 10
+    assert truth <= one <= truth * (1 + arb(1e-12))
+
+
+def test_divergences_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = SimpleNamespace(required=lambda: Bounds(0.1, 3.3))
+    monkeypatch.setattr(schedule, "renyi_divergence", lambda *_: known)
+    stops = SimpleNamespace(
+        stops=(1, 2, 3), target=0.5, blocks=stopping.blocks_between(tb.Gaussian(1.0) * 3, (1, 2, 3))
+    )
+    found = schedule.StoppingSchedule.renyi_filter(stops, 3.0)  # type: ignore[arg-type]
+    for k, price in enumerate(found, 1):
+        truth = (
+            ball(k * Fraction(3.3)) + (1 - 1 / arb(3)).log() - (arb(0.5).log() + arb(3).log()) / 2
+        )
+        assert truth <= arb(price) <= truth + arb(1e-12)
