@@ -60,7 +60,7 @@ ALWAYS = (
 )
 ROOMS: dict[str, tuple[str, ...]] = {
     "accounting": ("accounting",),
-    "adapters": ("guards/test_dp_accounting.py",),
+    "adapters": ("guards/test_dp_accounting.py", "guards/test_rounded_adapters.py"),
     "engine": ("engine",),
     "engine/buckets": ("guards/test_engine.py", "mechanisms/test_histogram.py"),
     "engine/readings": (
