@@ -78,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "mechanisms/allocated": (
         "guards/test_allocated.py",
         "guards/test_allocated_line.py",
+        "guards/test_rounded_allocated.py",
         "mechanisms/test_allocated.py",
         "mechanisms/test_allocated_line.py",
     ),

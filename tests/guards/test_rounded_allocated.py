@@ -1,0 +1,293 @@
+"""Laws of random allocation: what is lost adds up, and stated errors are raised and have all parts.
+
+As in ``test_rounded_values.py``, they compare with exact values so closely that a line that is
+turned, a million units the wrong way, makes one fail: `python -m tests.guards.sweep` finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from tests.balls import ball, mass
+from tests.guards.test_rounded_gaussian import is_raised
+from tests.guards.test_rounded_values import within
+
+from tightbudget.mechanisms import (
+    allocated_above,
+    allocated_law,
+    allocated_line,
+    allocated_ratio,
+    allocated_tails,
+    allocated_transform,
+    allocated_wide,
+)
+from tightbudget.mechanisms.allocated_law import Law, Piece
+from tightbudget.mechanisms.allocated_line import AllocationLine, _Line, _Table
+from tightbudget.mechanisms.allocated_plan import Positions
+from tightbudget.mechanisms.allocated_transform import Logs
+from tightbudget.mechanisms.allocated_wide import _CutRatio
+from tightbudget.numerics import special
+from tightbudget.numerics.enclosure import Enclosure, exact
+from tightbudget.pairs.direction import Direction
+
+
+@pytest.fixture(autouse=True)
+def _bits() -> Iterator[None]:
+    before, ctx.prec = ctx.prec, 300
+    yield
+    ctx.prec = before
+
+
+# --------------------------------------------------------------------- laws on a lattice
+
+
+def test_masses_of_the_ratio_zero_are_a_certain_loss() -> None:
+    pieces = tuple(Piece(level, 0, np.array([[0.1, 0.2]])) for level in range(3))
+    law = Law(1, pieces, 0.0, (1e-3, 0.0))
+    pair = allocated_above.Spread(law, Positions(0.0, 1.0), exact(0.0)).pair(Direction.ADD)
+    truth = 3 * Fraction(0.1) + Fraction(1e-3)
+    found = Fraction(float(pair.p_only().upper[0]))
+    assert truth <= found <= truth * (1 + Fraction(1, 10**12))
+
+
+def of_one_mass(steps: int, error: float, lost: tuple[float, float]) -> Law:
+    return Law(steps, (Piece(0, 1, np.array([[0.9]])),), error, lost)
+
+
+def test_what_two_sums_have_lost_adds_up() -> None:
+    a, b = of_one_mass(3, 1e-9, (0.1, 1e-3)), of_one_mass(7, 1e-9, (0.3, 1e-2))
+    with mock.patch.object(allocated_law, "_tidied", lambda law, _: law):
+        plan: Any = None
+        found = allocated_law.sum_of_two(a, b, plan)
+        assert Fraction(0.1) + Fraction(0.3) <= Fraction(found.lost[0])
+        left, right = Fraction(1e-3) + Fraction(0.3), Fraction(1e-2) + Fraction(0.1)
+        assert 3 * left + 7 * right <= 10 * Fraction(found.lost[1])
+        both = allocated_law.sum_of_two
+        assert is_raised(allocated_law, lambda: both(a, b, plan).error)
+        assert is_raised(allocated_law, lambda: both(a, b, plan).lost[1])
+
+
+@pytest.mark.parametrize("before", [(0.0, 0.0), (0.1, 0.3)])
+@pytest.mark.parametrize("merged", [True, False])
+def test_what_is_cut_off_is_lost(before: tuple[float, float], merged: bool) -> None:
+    tiny = np.array([1.1e-60, 1.3e-60, 1.7e-60])
+    row = np.concatenate([tiny, [0.5, 0.5], tiny])
+    positions = Positions(0.0, 0.3)
+    rows = np.array([row, 0.7 * row]) if merged else row[None, :]
+    plan: Any = SimpleNamespace(steps=1, positions=positions)
+    law = Law(1, (Piece(0, 1, rows),), 0.0, before, merged=merged)
+    found = allocated_law._trimmed(law, plan)
+    assert found.pieces[0].rows.shape[1] == 2
+    gone = [i for i in range(8) if i not in (3, 4)]
+    absent = sum((Fraction(float(row[i])) for i in gone), Fraction(before[0]))
+    present = Fraction(before[1])
+    for i in gone:
+        place = (i + 1) * Fraction(0.3)
+        present += Fraction(float(rows[1, i])) if merged else place * Fraction(float(row[i]))
+    assert absent <= Fraction(found.lost[0]) <= absent * (1 + Fraction(1, 10**12))
+    assert present <= Fraction(found.lost[1]) <= present * (1 + Fraction(1, 10**12))
+
+
+def shares() -> allocated_ratio._Shares:
+    return allocated_ratio._Shares(np.array([0.0, 0.5, 1.0, 2.0]))
+
+
+def test_masses_outside_a_lattice_are_lost() -> None:
+    one = shares()
+    one._lose(exact(np.full(7, 0.01)), exact(np.full(5, 0.03)))
+    one._lose(exact(np.full(3, 0.1)), exact(np.full(2, 0.1)))
+    parts = (
+        (7 * Fraction(0.01), 3 * Fraction(0.1)),
+        (5 * Fraction(0.03), 2 * Fraction(0.1)),
+    )
+    for k, truths in enumerate(parts):
+        each = [Fraction(found[k]) for found in one._lost]
+        assert each[0] == 0
+        assert all(truth <= found for truth, found in zip(truths, each[1:], strict=True))
+        whole = Fraction(one.lost()[k])
+        assert sum(each) <= whole <= sum(truths) * (1 + Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("remove", [True, False])
+def test_a_quotient_of_kept_masses_is_known_within_its_error(remove: bool) -> None:
+    one, cell = shares(), np.array([1, 2, 3])
+    absent, ratio = np.array([0.1, 0.3, 0.2]), np.array([0.3, 0.7, 1.9])
+    one._add(cell, exact(absent), exact(absent * ratio), exact(ratio), remove=remove)
+    _, without, present, off = one._cells[-1]
+    for i, r in enumerate(ratio.tolist()):
+        found = Fraction(float(present[i])) / Fraction(float(without[i]))
+        assert abs(found / Fraction(r) - 1) <= Fraction(float(off[i])) <= 1e-14
+    assert is_raised(allocated_ratio, lambda: one.merged()[1])
+
+
+# ---------------------------------------------------------------------- one epoch's lines
+
+
+@pytest.mark.parametrize("m", [0.3, 1.0, 3.3])
+def test_one_step_of_an_epoch_is_the_gaussian_itself(m: float) -> None:
+    k = np.array([0.01, 0.7, 1.0, 1.1, 33.3])
+    line = AllocationLine(m, 1)
+    shortfall, excess, cdf = line.shortfall(k), line.excess(k), line.cdf_q(k)
+    for i, x in enumerate(map(arb, k.tolist())):
+        d = x.log() / arb(m) + arb(m) / 2
+        below, over = mass(None, d), mass(None, d - arb(m))
+        assert within(float(cdf.lower[i]), below, float(cdf.upper[i]))
+        assert within(float(shortfall.lower[i]), x * below - over, float(shortfall.upper[i]))
+        assert within(float(excess.lower[i]), 1 - over - x * (1 - below), float(excess.upper[i]))
+        assert float(cdf.upper[i]) - float(cdf.lower[i]) <= 1e-13
+
+
+def test_a_shortfall_is_at_least_what_k_is_above_1() -> None:
+    for k1, slack in ((3.3, 0.0), (0.1, 1e-17), (0.7, 1e-3)):
+        known = Enclosure(np.zeros(1), np.full(1, math.inf))
+        with mock.patch.object(AllocationLine, "_read", return_value=known):
+            found = AllocationLine(0.2, 100)._shortfall(np.array([k1]), np.array([slack]))
+        truth = Fraction(k1) - Fraction(slack)
+        assert truth * (1 - Fraction(1, 10**12)) <= Fraction(float(found.lower[0])) <= truth
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.0, math.inf), (2.0, 1.0)], ids=["nothing is known", "a contradiction"]
+)
+def test_a_shortfall_of_which_nothing_is_known_is_at_most_k(
+    ends: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(k1: np.ndarray, *_: Any) -> Enclosure:
+        return Enclosure(np.full_like(k1, ends[0]), np.full_like(k1, ends[1]))
+
+    table = SimpleNamespace(place=lambda k1: np.zeros(k1.size, int), c=np.ones(1))
+    line = SimpleNamespace(read=read)
+    monkeypatch.setattr(allocated_line, "_Table", SimpleNamespace(of=lambda *_: table))
+    monkeypatch.setattr(allocated_line, "_Line", SimpleNamespace(of=lambda *_: line))
+    monkeypatch.setattr(allocated_line, "shortfall_on_a_path", lambda *_: (0.0, math.inf))
+    for k1, slack in ((0.1, 1e-3), (0.7, 1e-17)):
+        found = AllocationLine(1.0, 2)._read(np.array([k1]), np.array([slack]), power=2)
+        truth = 1 + Fraction(k1) + Fraction(slack)
+        assert truth <= Fraction(float(found.upper[0])) <= truth * (1 + Fraction(1, 10**12))
+
+
+@pytest.mark.parametrize("log", [0.1, -0.3])
+def test_the_bound_of_a_table_is_above_the_sum_of_its_steps(
+    log: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def logs(_: float, s: np.ndarray, error: float = 0.0) -> Logs:
+        return Logs(np.full(s.size, complex(log)), np.full(s.size, error))
+
+    monkeypatch.setattr(allocated_line, "log_transform", logs)
+    monkeypatch.setattr(allocated_line, "upper_transform", lambda _, c: np.full(c.size, 0.3))
+    monkeypatch.setattr(allocated_wide, "_log_transform", lambda m, _, s: logs(m, s))
+    for found in (_Table.of.__wrapped__(1.0, 3), _CutRatio.of.__wrapped__(0.2, 3, 9.5)):
+        assert 3 * Fraction(log) <= Fraction(float(np.min(found.most)))
+        assert float(np.max(found.most)) <= 3 * log + 1e-14
+    # where no value is known, the crude bound is
+    monkeypatch.setattr(allocated_line, "log_transform", lambda m, s: logs(m, s, math.inf))
+    found = _Table.of.__wrapped__(1.0, 3)
+    for c, most in zip(found.c.tolist(), found.most.tolist(), strict=True):
+        assert 3 * (arb(0.3).log() + arb(c)) <= arb(most)
+
+
+def test_errors_of_a_line_are_raised() -> None:
+    s = 0.5 + 0.25j * np.arange(9)
+    line = _Line(1.0, 3, 0.25, s, np.zeros(9, complex), np.full(9, 0.1), (-800.0, -800.0))
+
+    def width() -> float:
+        with mock.patch.object(_Line, "_aliased", return_value=np.zeros(1)):
+            found = line.read(np.array([0.1]), np.zeros(1), 1)
+        return float(found.upper[0]) - middle
+
+    with mock.patch.object(allocated_line, "outwards", lambda x: 0.0 * x):
+        middle = 0.0
+        middle = width()
+    assert is_raised(allocated_line, width, room=1e-6)
+
+
+def test_errors_of_a_cut_ratios_line_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = allocated_wide._log_transform
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = _CutRatio.of(0.2, 100, 9.5)
+
+    def logs(*given: Any) -> Logs:
+        found = real(*given)
+        return Logs(found.value, np.full(found.error.size, 1e-3))
+
+    monkeypatch.setattr(allocated_wide, "_log_transform", logs)
+
+    def upper() -> float:
+        return ratio.excess(math.expm1(0.05), 0.0)[1] - middle
+
+    with mock.patch.object(allocated_wide, "outwards", lambda x: 0.0 * x):
+        middle = 0.0
+        middle = upper()
+    assert is_raised(allocated_wide, upper, room=1e-6)
+
+
+# -------------------------------------------------------------------- the transform of a step
+
+
+def test_errors_of_what_a_rule_leaves_out_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far fewer nodes than usual, so that what is beyond their ends is nearly all of the error."""
+
+    def off(work: Any, s: complex) -> float:
+        at, size = np.array([s]), np.array([abs(s)])
+        return float(work(1.0, at, size, np.zeros(1), np.zeros(1))[1][0])
+
+    real = special.log_normal_tail
+    with monkeypatch.context() as patch:
+        patch.setattr(allocated_transform, "_REACH", 3.0)
+        assert is_raised(
+            allocated_transform, lambda: off(allocated_transform._less, 1e-3), room=0.1
+        )
+    monkeypatch.setattr(
+        allocated_transform,
+        "log_normal_tail",
+        lambda u: np.full(1, -20.0) if u.size == 1 else real(u),
+    )
+    assert is_raised(allocated_transform, lambda: off(allocated_transform._direct, 9.0), room=0.1)
+
+
+def test_a_logarithm_near_a_zero_is_within_its_error() -> None:
+    """psi = 1 + g - s is 1e-9, and known up to a half of that, or not told from 0."""
+    for s in (2.0, 1.9):
+        g = s - 1.0 + 1e-9
+        psi = 1 + Fraction(g) - Fraction(s)
+        for error in (Fraction(5e-10), Fraction(2e-9)):
+            found = allocated_transform.log_of(
+                np.array([complex(s)]), np.array([complex(g)]), np.array([float(error)])
+            )
+            value, off = arb(float(found.value[0].real)), float(found.error[0])
+            if error < psi:
+                assert off < 2.0
+                for end in (psi - error, psi + error):
+                    assert abs(ball(end).log() + arb(s) - value) <= arb(off)
+            else:
+                assert off == math.inf
+                assert ball(psi + error).log() + arb(s) <= value
+
+
+# ---------------------------------------------------------------------------- the tails
+
+
+def test_errors_along_a_cut_and_on_a_path_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = allocated_tails._Cut(1.0, 3, 0.7, 0.0)
+    nodes, weights = np.linspace(-3.0, -1.0, 9), np.full(9, 0.25)
+    monkeypatch.setattr(allocated_tails, "_panels", lambda *_: (nodes, weights, 0.0))
+    known = np.ones(9), np.full(9, 0.1)
+    monkeypatch.setattr(allocated_tails._Cut, "_integrand", lambda *_: known)
+    assert is_raised(allocated_tails, lambda: cut._along(0.05, 0.3, 0.1)[1])
+    real = allocated_transform.log_transform
+
+    def logs(*given: Any) -> Logs:
+        found = real(*given)
+        return Logs(found.value, np.full(found.error.size, 0.1))
+
+    monkeypatch.setattr(allocated_tails, "log_transform", logs)
+    monkeypatch.setattr(allocated_tails, "_panels", lambda *_: (nodes + 3.5, weights, 0.0))
+    assert is_raised(allocated_tails, lambda: cut._path(0.5, 0.1)[1], room=1e-6)
