@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dp_accounting as dp
@@ -23,6 +24,7 @@ from tightbudget.adapters.dp_accounting import TightPrivacyAccountant, from_dp_e
 accounting: Any = pytest.importorskip("jax_privacy.accounting", reason="needs make adapters")
 pytestmark = pytest.mark.needs
 
+from tightbudget.adapters import jax_privacy as adapter  # noqa: E402
 from tightbudget.adapters.jax_privacy import (  # noqa: E402
     TightAccountantConfig,
     TightTrainingAccountant,
@@ -462,6 +464,26 @@ def test_their_tests_expect_our_upper_bounds() -> None:
     assert {name: float(value) for name, value in expected.items()} == pytest.approx(
         known, rel=1e-6
     )
+
+
+def test_noise_of_batches_that_are_cut_is_no_more_than_the_longest_column_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    def truncated(sigma: float, *_: Any) -> Any:
+        asked.append(sigma)
+        return tb.Gaussian(1.0) * 1
+
+    monkeypatch.setattr(adapter, "_truncated", truncated)
+    selection = SimpleNamespace(
+        sampling_prob=0.5, cycle_length=1, partition_type=None, truncated_batch_size=3
+    )
+    for sigma, norm in ((1.0, 3.0), (0.7, 1.1), (2.0, 0.3)):
+        noise: Any = SimpleNamespace(bands=1, steps=2, sensitivity=lambda norm=norm: norm)
+        adapter._cyclic(selection, sigma, 10, noise)
+        truth = Fraction(sigma) / Fraction(norm)
+        assert truth * (1 - Fraction(1, 10**12)) <= Fraction(asked[-1]) <= truth
 
 
 # ---------------------------------------------------------------------------- mutations
