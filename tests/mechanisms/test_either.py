@@ -134,3 +134,10 @@ def test_it_is_read_back_from_its_table_and_shown_as_it_was_made() -> None:
     assert repr(mixed) == "either(0.5, Gaussian(sigma=1.0), Laplace(scale=2.0).subsampled(0.1))"
     assert tb.Mechanism.from_dict(mixed.to_dict()) == mixed
     assert tb.Composition.from_json((mixed * 3).to_json()) == mixed * 3
+
+
+def test_one_run_is_a_formula_beyond_the_largest_loss_of_one_of_both() -> None:
+    sampled = tb.Gaussian(2.0).subsampled(0.1)  # without the record no loss is above -ln 0.9
+    run = tb.Either(0.3, tb.Gaussian(1.0), sampled) * 1
+    found = run.answer(epsilon=1.7, rtol=1e-12)
+    assert found.reached

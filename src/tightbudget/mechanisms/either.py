@@ -263,7 +263,7 @@ class EitherPair(Pair):
         return lower - 32 * UNIT * (1.0 + abs(lower)), upper + 32 * UNIT * (1.0 + abs(upper))
 
     def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
-        first, second = self.first.closed_delta(epsilon), self.second.closed_delta(epsilon)
+        first, second = (_closed_delta(pair, epsilon) for pair, _ in self._each)
         if first is None or second is None:
             return None
         lower = add_down(mul_down(self.share[0], max(0.0, first[0])),
@@ -292,6 +292,16 @@ class EitherPair(Pair):
 def _enclosure(bounds: tuple[float, float]) -> Enclosure:
     """The enclosure of one number between two bounds."""
     return Enclosure(np.array(bounds[:1]), np.array(bounds[1:]))
+
+
+def _closed_delta(pair: Pair, epsilon: float) -> tuple[float, float] | None:
+    """Bounds of delta(epsilon) of one run by a formula, or from the largest loss on; else None."""
+    found = pair.closed_delta(epsilon)
+    if found is not None or pair.tail_is_cut() or not epsilon >= pair.max_loss()[1]:
+        return found
+    # no finite loss is above epsilon: delta is the mass that P alone has
+    alone = pair.p_only()
+    return float(alone.lower[0]), float(alone.upper[0])
 
 
 def _scaled(atoms: Atoms, share: Enclosure) -> Atoms:
