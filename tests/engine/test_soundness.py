@@ -163,7 +163,7 @@ def single(p: tuple[float, ...], q: tuple[float, ...]) -> Step:
 @example([single((0.5, 0.25, 0.25, 1e-8), (0.0, 0.25, 0.75, 1e-9))] * 2, 0.0, 1e-4, True)
 @example([single((0.5, 0.5, 1e-7), (0.0, 1.0, 1e-30))] * 2, 1.0, 1e-4, True)
 @given(compositions(), epsilons, rtols, bucketed)
-@settings(max_examples=250)
+@settings(max_examples=120)
 def test_delta_holds_the_exact_value(
     runs: list[Step], epsilon: float, rtol: float, buckets: bool
 ) -> None:
@@ -177,7 +177,7 @@ def test_delta_holds_the_exact_value(
 
 @pytest.mark.slow
 @given(compositions(), deltas, rtols, bucketed)
-@settings(max_examples=250)
+@settings(max_examples=120)
 def test_epsilon_holds_the_exact_value(
     runs: list[Step], delta: float, rtol: float, buckets: bool
 ) -> None:

@@ -244,15 +244,17 @@ class AdditivePair(Pair):
         wanted, i = losses[at], first[at]
         a, b = points[i - 1], points[i]  # the loss at a is above what is wanted, and at b it fits
         above, below = known[i - 1] - wanted, known[i] - wanted
-        rest, again = below, np.zeros(at.size)
+        rest: FloatArray = below
+        again: FloatArray = np.zeros(at.size)
         enough = _SPARED * self.accuracy
         for turn in range(_TURNS):
             middle = (a + b) / 2
             goes_on = (a < middle) & (middle < b) & (rest < -enough)
             if not goes_on.all():
                 right[at] = b
-                at, wanted, a, b, above, below, rest, again, middle = (
-                    x[goes_on] for x in (at, wanted, a, b, above, below, rest, again, middle)
+                at = at[goes_on]
+                wanted, a, b, above, below, rest, again, middle = (
+                    x[goes_on] for x in (wanted, a, b, above, below, rest, again, middle)
                 )
             if not at.size:
                 break
