@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -48,10 +49,16 @@ EACH = [
 ]
 
 
-def _asked(one: object, name: str) -> tb.Bounds:
+@functools.cache
+def _risk(one: Mechanism | tb.Composition) -> tb.Risk:
+    """The risk, of which each name below is one number."""
+    return one.risk(_EPSILON, rtol=1e-2)
+
+
+def _asked(one: Mechanism | tb.Composition, name: str) -> tb.Bounds:
     risk = ("advantage", "tpr", "mu", "delta")
     if name in (*risk, "bayes_risk", "exceedance", "belief"):
-        found: tb.Bounds = getattr(one.risk(_EPSILON), name)  # type: ignore[attr-defined]
+        found: tb.Bounds = getattr(_risk(one), name)
         return found
     answers = {
         "epsilon": lambda c: c.epsilon(_DELTA),
@@ -111,7 +118,8 @@ def test_what_falls_has_them_the_other_way_round(composed: str) -> None:
 @pytest.mark.parametrize("composed", EACH)
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
 def test_how_likely_a_larger_loss_is_holds_for_both_pairs(composed: str, epsilon: float) -> None:
-    both, above, below = (one.risk(epsilon).exceedance for one in COMPOSITIONS[composed])
+    # with all slack there is, mu is 0 at once: it is not asked for here, and takes seconds
+    both, above, below = (one.risk(epsilon, slack=1.0).exceedance for one in COMPOSITIONS[composed])
     assert both.lower <= below.lower
     assert both.upper >= above.upper
     assert both.upper <= 1.0
