@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 import tightbudget as tb
-from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
 
@@ -50,12 +50,12 @@ EACH = [
 
 
 @functools.cache
-def _risk(one: Mechanism | tb.Composition) -> tb.Risk:
+def _risk(one: Composable) -> tb.Risk:
     """The risk, of which each name below is one number."""
     return one.risk(_EPSILON, rtol=1e-2)
 
 
-def _asked(one: Mechanism | tb.Composition, name: str) -> tb.Bounds:
+def _asked(one: Composable, name: str) -> tb.Bounds:
     risk = ("advantage", "tpr", "mu", "delta")
     if name in (*risk, "bayes_risk", "exceedance", "belief"):
         found: tb.Bounds = getattr(_risk(one), name)
