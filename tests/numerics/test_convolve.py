@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tightbudget.numerics.convolve import convolve, convolve_directly, correlate, discounted_sums
+from tightbudget.numerics.convolve import (
+    convolve,
+    convolve_by_blocks,
+    convolve_directly,
+    correlate,
+    discounted_sums,
+)
 
 FloatArray = np.ndarray
 
@@ -198,3 +204,27 @@ def test_discounted_sums_of_ones_are_a_geometric_series(runs: int) -> None:
 
 def test_discounted_sums_of_nothing_are_nothing() -> None:
     assert discounted_sums(np.empty(0), 0.5).size == 0
+
+
+@pytest.mark.parametrize(("n", "m"), [(30, 40), (800, 1009), (2000, 2000)])
+@pytest.mark.parametrize("shape", shapes(30, 30))
+def test_each_entry_of_a_convolution_by_blocks_is_within_its_error(
+    n: int, m: int, shape: str
+) -> None:
+    a, b = shapes(n, m)[shape]
+    result, error = convolve_by_blocks(a, b)
+    assert result.size == error.size == n + m - 1
+    assert np.all(result >= 0)
+    ints, shift = exact(a, b)
+    truth = [Fraction(i, 1 << shift) for i in ints]
+    for got, true, off in zip(result.tolist(), truth, error.tolist(), strict=True):
+        assert abs(Fraction(got) - true) <= Fraction(off)
+    # beside the largest entries an error is small
+    large = result > 1e-3 * np.max(result)
+    assert np.all(error[large] < 1e-10 * np.max(result))
+
+
+def test_entries_beside_a_heavy_block_keep_their_digits() -> None:
+    a = np.concatenate([np.ones(40), np.full(1500, 1e-15)])
+    result, error = convolve_by_blocks(a, a)
+    assert np.all(error < 1e-9 * result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from tightbudget.engine.buckets.profile import Profile
+from tightbudget.engine.levels.profile import LevelProfile
 from tightbudget.engine.saddle_point.contour import Lines
 
 # A curve is asked point by point, and its next point lies close to the last ones; each curve that
@@ -22,13 +23,13 @@ class Cache:
 
     def __init__(self) -> None:
         self._lines: dict[int, deque[Lines]] = {}
-        self._profiles: dict[int, deque[Profile]] = {}
+        self._profiles: dict[int, deque[Profile | LevelProfile]] = {}
 
     def lines(self, direction: int) -> tuple[Lines, ...]:
         """Returns the lines that answered last in a direction, the latest first."""
         return tuple(reversed(self._lines.get(direction, ())))
 
-    def profiles(self, direction: int) -> tuple[Profile, ...]:
+    def profiles(self, direction: int) -> tuple[Profile | LevelProfile, ...]:
         """Returns the profiles that were made last in a direction, the latest first."""
         return tuple(reversed(self._profiles.get(direction, ())))
 
@@ -36,6 +37,6 @@ class Cache:
         """Keeps lines that answered a question in this direction."""
         self._lines.setdefault(direction, deque(maxlen=_REMEMBERED)).append(lines)
 
-    def remember_profile(self, direction: int, profile: Profile) -> None:
+    def remember_profile(self, direction: int, profile: Profile | LevelProfile) -> None:
         """Keeps a profile that was made for a question in this direction."""
         self._profiles.setdefault(direction, deque(maxlen=_REMEMBERED)).append(profile)

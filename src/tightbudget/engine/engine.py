@@ -18,7 +18,9 @@ from tightbudget.engine.answer import SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.methods import (
+    LEVELS_REACH,
     ByBuckets,
+    ByLevels,
     ByLines,
     ClosedForm,
     Inquiry,
@@ -144,7 +146,7 @@ class Engine:
         inquiry = Inquiry(question, rtol, target, cache, insist)
         known: Bounds | None = None
         why = name = ""
-        for method in self._methods():
+        for method in self._methods(rtol):
             found = method.bounds(inquiry)
             if found is None:
                 continue
@@ -157,15 +159,20 @@ class Engine:
         assert known is not None, "buckets always answer"
         return Answer.missed(str(question), known, rtol, reason=why, method=name)
 
-    def _methods(self) -> Iterator[Method]:
+    def _methods(self, rtol: float) -> Iterator[Method]:
         """Yields the methods in the order in which they are asked, the fastest first."""
         # a formula is of one run: others need not ask each pair for its sketch before the lines do
         if all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs):
             yield ClosedForm(self.parts)
         if self.saddle_points:
             yield ByLines(self.saddle_points)
-            # short arrays of doubles answer fast; where they do not do, smoothed lines may
+        # short arrays of doubles answer fast; where they do not do, several grids or smoothed
+        # lines may
+        if self.saddle_points or rtol >= LEVELS_REACH:
             yield ByBuckets(self.parts, patient=False)
+        if rtol >= LEVELS_REACH:
+            yield ByLevels(self.parts)
+        if self.saddle_points:
             yield ByLines(self.saddle_points, smooth=True)
         yield ByBuckets(self.parts)
 

@@ -16,6 +16,7 @@ from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.cache import Cache
+from tightbudget.engine.levels.refine import by_levels
 from tightbudget.engine.question import EpsilonAt, Question
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
@@ -24,6 +25,9 @@ from tightbudget.numerics.bounds import Bounds
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
 # that are as close as this are not tried again with buckets. Affects time, never truth.
 _OUT_OF_REACH = 1e-8
+# Several grids of 2^14 points come as close as this, in a second or two. Affects time, never truth.
+LEVELS_REACH = 1e-5
+_POINTS = "grids are limited in their points"
 _ROUNDING = "the rounding of doubles stands in the way"
 
 
@@ -147,6 +151,21 @@ class ByLines:
                 return None
             worst = found if worst is None else Bounds.worst((worst, found))
         return worst
+
+
+@dataclass(frozen=True)
+class ByLevels:
+    """Losses added up on several grids: as fast where large losses are rare as where none is."""
+
+    directions: tuple[Parts, ...]
+
+    name: ClassVar[str] = BUCKETS
+
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
+        """Bounds by several grids, or None where they would be no closer than one grid's."""
+        asked = inquiry.question, self.directions, inquiry.rtol, inquiry.target, inquiry.cache
+        found = by_levels(*asked)
+        return None if found is None else Proved(found, why=_POINTS)
 
 
 @dataclass(frozen=True)

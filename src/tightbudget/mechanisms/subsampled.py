@@ -178,9 +178,14 @@ class RemovePair(_SubsampledPair):
         odds = _exp_difference(base_reference, reference).scaled(q) / base.w
         w = exact(1.0) / (self.keep * exp_enclosure(-reference) + odds)
         qs = base.q * _exp_difference(reference, base_reference)
-        nothing = exact(np.zeros(first))
+        # 1 / w' - 1 = (e^-r' - 1) + q e^-r' (P / Q - 1)
+        low, high = _mixed(q, -reference, exp_enclosure(base_reference) / base.w)
+        nothing, zeros = exact(np.zeros(first)), np.zeros(first)
         ones = exact(np.ones(first))
-        return Bins(stack(nothing, p), stack(nothing, qs), stack(ones, w))
+        with np.errstate(all="ignore"):
+            above, below = -low / (1 + low), high / (1 + high)  # w' - 1 and 1 - w'
+        over = tuple(np.append(zeros, one) for one in (-_above(below), _above(above)))
+        return Bins(stack(nothing, p), stack(nothing, qs), stack(ones, w), (over[0], over[1]))
 
     def p_only(self) -> Enclosure:
         return self.base.p_only().scaled(self.q)
@@ -277,6 +282,8 @@ class AddPair(_SubsampledPair):
         )
         w = stay + (base.w * shift).scaled(q)
         qs = base.p * stay + (base.q * shift).scaled(q)
+        # w' - 1 = (e^r' - 1) + q e^r' (Q / P - 1)
+        low, high = _mixed(q, reference, base.w * exp_enclosure(-base_reference))
         below = right.size
         between, after = beyond - below, edges.size - beyond
 
@@ -284,7 +291,12 @@ class AddPair(_SubsampledPair):
             gap, rest = exact(np.full(between, filler)), exact(np.full(after, filler))
             return stack(part[:below], gap, part[below:], rest)
 
-        return Bins(spread(base.p, 0.0), spread(qs, 0.0), spread(w, 1.0))
+        def placed(bound: FloatArray) -> FloatArray:
+            gap, rest = np.zeros(between), np.zeros(after)
+            return np.concatenate([bound[:below], gap, bound[below:], rest])
+
+        over = placed(low), placed(high)
+        return Bins(spread(base.p, 0.0), spread(qs, 0.0), spread(w, 1.0), over)
 
     def p_only(self) -> Enclosure:
         return zero()
@@ -399,6 +411,22 @@ def _exp_difference(x: FloatArray, y: FloatArray) -> Enclosure:
     """The enclosure of e^(x - y)."""
     d = x - y
     return exp_enclosure(d, UNIT * np.abs(d))
+
+
+def _mixed(q: float, r: FloatArray, odds: Enclosure) -> tuple[FloatArray, FloatArray]:
+    """Bounds of (1 - q) e^r + q e^r ``odds`` - 1, with the digits that a small q and r leave."""
+    with np.errstate(all="ignore"):
+        part = q * np.exp(r)
+        low, high = odds.lower - 1.0, odds.upper - 1.0
+        # exp and expm1 by 4 units, two products and two sums: of each term
+        off = 12 * UNIT * (np.abs(np.expm1(r)) + part * np.maximum(np.abs(low), np.abs(high)))
+        off += 2 * UNIT * part  # pays: sampled-over-one
+        return np.expm1(r) + part * low - off, np.expm1(r) + part * high + off
+
+
+def _above(x: FloatArray) -> FloatArray:
+    """Above x, which two operations have rounded."""
+    return np.asarray(x + 4 * UNIT * np.abs(x))
 
 
 def _with(sketch: Sketch, loss: float, mass: float) -> Sketch:

@@ -70,7 +70,8 @@ class Bins:
     reference r of a bin is its right edge, for bin n the left one, as the double given.
 
     Guarantee: in each bin ``p`` holds the P-mass, ``q`` the Q-mass times e^r, and
-    ``w`` their quotient q e^r / p (which may be known far better than either mass).
+    ``w`` their quotient q e^r / p (which may be known far better than either mass). A pair that
+    knows w - 1 far better than w gives bounds of it, too.
 
     Where a whole lump of mass sits within rounding of an edge, it may be counted in the bin
     above the edge, never below: all of a bin's losses are at most its right edge, and at
@@ -80,6 +81,16 @@ class Bins:
     p: Enclosure  # (n + 1,)
     q: Enclosure  # (n + 1,)
     w: Enclosure  # (n + 1,)
+    over: tuple[FloatArray, FloatArray] | None = None  # (n + 1,) each, below and above w - 1
+
+    def over_one(self) -> tuple[FloatArray, FloatArray]:
+        """Returns a lower and an upper bound of w - 1 of each bin."""
+        low, high = self.w.lower - 1.0, self.w.upper - 1.0
+        low, high = low - UNIT * np.abs(low), high + UNIT * np.abs(high)  # pays: over-one
+        if self.over is None:
+            return low, high
+        # a bound that is no number says nothing
+        return np.fmax(low, self.over[0]), np.fmin(high, self.over[1])
 
     @staticmethod
     def of(p: Enclosure, q: Enclosure, w: Enclosure, edges: FloatArray, slack: FloatArray) -> Bins:

@@ -175,7 +175,7 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> BucketPla
     """Grids for a demand, with at most ``most`` buckets for each step."""
     total_count = sum(part.count for part in parts.parts)
     theta = demand.saddle.theta
-    spans = [_span(part, demand, theta, total_count) for part in parts.parts]
+    spans = [span_of(part, demand, theta, total_count) for part in parts.parts]
     wanted = _widths(parts.parts, spans, _FIRST * demand.variance)
     excess = max(span.width / h for span, h in zip(spans, wanted, strict=True)) / most
     clamped = excess > 1.0
@@ -185,8 +185,8 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> BucketPla
     # next keeps one bucket only, and overflows soon
     if theta * max(wanted) > 40.0:
         theta = 40.0 / max(wanted)
-        spans = [_span(part, demand, theta, total_count) for part in parts.parts]
-    base = _base_step(parts.parts, wanted)
+        spans = [span_of(part, demand, theta, total_count) for part in parts.parts]
+    base = base_step(parts.parts, wanted)
     layouts = []
     for part, span, h in zip(parts.parts, spans, wanted, strict=True):
         # all parts are base * 2^-j, so that grids meet when the finer one is coarsened
@@ -208,7 +208,7 @@ def make_plan(parts: Parts, demand: Demand, most: int = MAX_LENGTH) -> BucketPla
     )
 
 
-def _base_step(parts: tuple[Part, ...], wanted: list[float]) -> float:
+def base_step(parts: tuple[Part, ...], wanted: list[float]) -> float:
     """A grid step that all others are power-of-two fractions or multiples of."""
     if len(parts) == 1 and parts[0].lattice:
         return parts[0].lattice
@@ -271,7 +271,7 @@ class _Span:
         return max(self.high - self.low, self.resolution, 1e-300)
 
 
-def _span(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
+def span_of(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
     """The losses worth keeping: what lies outside costs a share of ``demand.cut_share``."""
     # right: mass that becomes infinite, as a share of delta
     infinite = math.log(demand.tail / total_count) + demand.saddle.log_delta

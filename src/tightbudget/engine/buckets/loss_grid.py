@@ -56,6 +56,11 @@ class Grid:
         index = np.rint(position)
         return index.astype(np.intp), (index - position + off) * self.step
 
+    def ahead(self, losses: FloatArray, points: NDArray[np.intp]) -> FloatArray:
+        """Returns upper bounds of (point - loss) for the numbers of points near the losses."""
+        position, off = self._position(losses)
+        return (points - position + off) * self.step
+
     def _position(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         start = float(self.offset)
         position = (losses - start) / self.step

@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 from tightbudget.engine.answer import ROUNDED
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.one_run import OneRun
-from tightbudget.engine.buckets.profile import Profile
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.numerics.bounds import Bounds
@@ -25,6 +25,16 @@ _ROUGH = 0.02
 # An epsilon is searched for on a profile this closely, as a share of the wanted gap: the search
 # then adds a thousandth to the gap, for ten bisections more than a search at the gap itself.
 _SEARCH = 1e-3
+
+
+class Readable(Protocol):
+    """A profile, of whatever grids, that answers at every epsilon."""
+
+    def delta(self, epsilon: float) -> Bounds:
+        """Bounds of delta(epsilon)."""
+
+    def epsilon(self, delta: float, guess: float, tolerance: float) -> Bounds:
+        """Bounds of epsilon at ``delta``."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ class DeltaOnBuckets:
             saddle = whole.without_tail(cut).for_epsilon(self.epsilon, slack_nats, start)
         return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
 
-    def read(self, profile: Profile, saddle: Saddle, rtol: float) -> Bounds:
+    def read(self, profile: Readable, saddle: Saddle, rtol: float) -> Bounds:
         """Returns the answer that ``profile`` gives."""
         return profile.delta(self.epsilon)
 
@@ -158,7 +168,7 @@ class EpsilonOnBuckets:
         losses = parts.picture.without_tail(math.log(tail) + math.log(left))
         return losses.for_delta(left, slack_nats, start=first.slope)
 
-    def read(self, profile: Profile, saddle: Saddle, rtol: float) -> Bounds:
+    def read(self, profile: Readable, saddle: Saddle, rtol: float) -> Bounds:
         """Searches ``profile`` for the answer."""
         return profile.epsilon(self.delta, _positive(saddle), _SEARCH * rtol)
 

@@ -1,0 +1,166 @@
+"""A measure on several grids at once: rare large losses beside common small ones.
+
+One grid would have to be as fine as common losses need and as long as rare ones reach. Here each
+grid has four times the step of the finer one before it, and all have about as many points; a loss
+lies on the first grid that reaches it. In a composition mass of a finer grid is placed on a coarser
+one where it meets mass that is there, and what the end of a grid cuts off is placed on the next.
+
+A placing is a spread (upper masses) or a merge (lower ones), so the upper measure dominates and the
+lower one is dominated, whatever the grids are. It adds at most h^2 / 4 to the variance of what is
+placed, and of a measure with variance V at most a share V / (n h / 2)^2 lies beyond n points of
+step h (Chebyshev): a composition adds a small multiple of V / n^2 for each grid, however rare large
+losses are.
+
+What is cut is counted as lost, or left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic
+
+import numpy as np
+
+from tightbudget.engine.buckets.loss_grid import Grid
+from tightbudget.engine.levels.masses import Level, Lower, Upper
+from tightbudget.numerics.rounding import FloatArray, add_up, mul_up, sum_up
+
+
+@dataclass(frozen=True)
+class Levels(Generic[Level]):
+    """Masses on grids through one point; together they are the measure.
+
+    Attributes:
+        origin: a point of all grids, nats.
+        base: the step of level 0, nats; that of level k is RATIO^k as large.
+        on: the masses of each level.
+        reach: points that one grid may have; what is beyond them goes to the next level.
+        middle: the loss that a grid's points lie around, nats: about the mean that matters.
+        infinite: P-mass that is counted as lost at +inf.
+    """
+
+    origin: Fraction
+    base: float
+    on: Mapping[int, Level]
+    reach: int
+    middle: float
+    infinite: float
+
+    def __len__(self) -> int:
+        return sum(one.mass.size for one in self.on.values())
+
+    @property
+    def total(self) -> float:
+        """Returns an upper bound of all P-mass."""
+        return add_up(self.infinite, *(sum_up(one.mass) for one in self.on.values()))
+
+    def step(self, level: int) -> float:
+        """Returns the step of one level, nats."""
+        return math.ldexp(self.base, 2 * level)
+
+    # Proof: proofs/order.v, theorems products, merging, bucket_spread
+    def __mul__(self, other: Levels[Level]) -> Levels[Level]:
+        """Convolves two measures: that of the composition, whose losses add up."""
+        middle, origin = self.middle + other.middle, self.origin + other.origin
+        # (f + i) (f' + i') - f f' = i (f' + i') + f i', with f' + i' and f at most the totals
+        infinite = 0.0
+        if self.infinite or other.infinite:
+            infinite = add_up(
+                mul_up(self.infinite, other.total), mul_up(self.total, other.infinite)
+            )
+        found: dict[int, Level] = {}
+        mine: Level | None = None  # what is on finer grids, placed on this one
+        theirs: Level | None = None
+        beyond: Level | None = None  # what finer grids had no room for
+        there = {*self.on, *other.on}
+        level, top = min(there, default=0), max(there, default=-1)
+        while level <= top or beyond is not None:
+            a, b = self.on.get(level), other.on.get(level)
+            rest = _sum((b, theirs))
+            whole = _sum((
+                beyond,
+                a * rest if a is not None and rest is not None else None,
+                mine * b if mine is not None and b is not None else None,
+            ))  # fmt: skip
+            beyond = None
+            if whole is not None:
+                kept, beyond = self._within(level, whole, middle - float(origin))
+                if kept is not None:
+                    found[level] = kept.settled(self.step(level))
+            mine = self._placed(level, _sum((a, mine)))
+            theirs = mine if self is other else self._placed(level, _sum((b, theirs)))
+            level += 1
+        return Levels(origin, self.base, found, self.reach, middle, infinite)
+
+    def _within(self, level: int, whole: Level, middle: float) -> tuple[Level | None, Level | None]:
+        """What one grid keeps around a middle that is counted from the origin, and the rest.
+
+        The grid has no room for the rest, which is placed on the next one.
+        """
+        n = whole.mass.size
+        if n <= self.reach:
+            return whole, None
+        at = round(middle / self.step(level)) - whole.first
+        start, end = (min(n, max(0, at + side * (self.reach // 2))) for side in (-1, 1))
+        outside = [
+            self._placed(level, whole.part(i, j)) for i, j in ((0, start), (end, n)) if i < j
+        ]
+        return (whole.part(start, end) if start < end else None), _sum(outside)
+
+    def _placed(self, level: int, one: Level | None) -> Level | None:
+        """The masses of one level on the next coarser grid."""
+        if one is None:
+            return None
+        return one.placed(self.step(level))
+
+    def trimmed(self, least: float) -> Levels[Level]:
+        """Cuts both ends of all grids together, of a mass of about ``least`` each.
+
+        Upper masses that are cut are lifted to the first point that stays, or counted as lost.
+        """
+        kept, lost = dict[int, Level](), [self.infinite]
+        for level, one in self.on.items():
+            mass = one.mass
+            start = int(np.searchsorted(np.cumsum(mass), least))
+            end = mass.size - int(np.searchsorted(np.cumsum(mass[::-1]), least))
+            if isinstance(one, Lower):
+                if start < end:
+                    kept[level] = one.part(start, end)
+                continue
+            if start >= end:
+                lost.append(sum_up(mass))
+                continue
+            lost.append(sum_up(mass[end:]))
+            u = mass[start:end].copy()
+            u[0] = add_up(float(u[0]), sum_up(mass[:start]))  # guard: levels-cut-lifted
+            kept[level] = Upper(one.first + start, u)
+        infinite = add_up(*lost)
+        return Levels(self.origin, self.base, kept, self.reach, self.middle, infinite)
+
+    def lifted(self) -> Levels[Level]:
+        """Places the finest grid on the next one."""
+        level = min(self.on)
+        whole = _sum((self.on.get(level + 1), self._placed(level, self.on[level])))
+        assert whole is not None
+        on = {level + 1: whole, **{k: one for k, one in self.on.items() if k > level + 1}}
+        return Levels(self.origin, self.base, on, self.reach, self.middle, self.infinite)
+
+    def axes(self) -> list[tuple[Level, FloatArray, FloatArray]]:
+        """Each level with its losses, nats, and how far each of them may be off."""
+        found = list[tuple[Level, FloatArray, FloatArray]]()
+        for level, one in self.on.items():
+            grid = Grid(self.origin, self.step(level)).shifted(one.first)
+            x, slack = grid.losses(one.mass.size)
+            found.append((one, x, slack))
+        return found
+
+
+def _sum(ones: Iterable[Level | None]) -> Level | None:
+    whole: Level | None = None
+    for one in ones:
+        if one is not None:
+            whole = one if whole is None else whole + one
+    return whole

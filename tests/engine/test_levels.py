@@ -1,0 +1,126 @@
+"""Measures on several grids: lower <= exact <= upper whatever the plan, and both ends meet."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.test_soundness import Step, compositions, epsilons
+from tests.exact import Composed, response_delta
+
+import tightbudget as tb
+from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.levels.placing import LevelPlan, Run
+from tightbudget.engine.levels.profile import LevelProfile
+from tightbudget.pairs.direction import Direction
+
+# ------------------------------------------------------------- any plan whatever, in rationals
+
+
+@st.composite
+def level_plans(
+    draw: st.DrawFn,
+) -> tuple[list[tuple[Step, int]], list[tuple[float, int, float, float]], float, int, float, float]:
+    """Runs, and a plan of them; each plan is sound, few are wise."""
+    runs = draw(compositions())
+    kinds = [(step, sum(other == step for other in runs)) for step in dict.fromkeys(runs)]
+    wild = st.floats(-40.0, 40.0)
+    places = [
+        (
+            draw(wild),
+            draw(st.integers(0, 2)),
+            draw(st.floats(0.0, 60.0)),
+            draw(st.floats(0.0, 60.0)),
+        )
+        for _ in kinds
+    ]
+    base = draw(st.one_of(st.floats(1e-2, 3.0), st.sampled_from([0.25, math.log(2), 1e-3, 10.0])))
+    reach = draw(st.sampled_from([16, 16, 32, 64]))
+    least = draw(st.sampled_from([0.0, 1e-12, 1e-6, 1e-2, 0.3]))
+    coarsening = draw(st.sampled_from([0.0, 1e-6, 1e-2, 10.0]))
+    return kinds, places, base, reach, least, coarsening
+
+
+@pytest.mark.slow
+@given(
+    level_plans(),
+    st.sampled_from(Direction),
+    st.lists(st.one_of(epsilons, st.floats(-60.0, 0.0)), min_size=1, max_size=5),
+)
+@settings(max_examples=400)
+def test_bounds_hold_whatever_the_plan(task, direction: Direction, at: list[float]) -> None:
+    runs, places, base, reach, least, coarsening = task
+    exact = Composed.of(
+        step.remove if direction is Direction.REMOVE else step.add
+        for step, count in runs
+        for _ in range(count)
+    )
+    pairs = tuple((step.mechanism.pair(direction), count) for step, count in runs)
+    levels = tuple(
+        Run(pair, count, Fraction(edge), level, edge - left, edge + right, edge)
+        for (pair, count), (edge, level, left, right) in zip(pairs, places, strict=True)
+    )
+    with np.errstate(all="ignore"):  # an overflow is allowed to widen, not to lie
+        profile = LevelProfile(Parts.of(pairs), LevelPlan(levels, base, reach, least, coarsening))
+        for epsilon in at:
+            low, high = exact.delta(epsilon)
+            bounds = profile.delta(epsilon)
+            assert Fraction(bounds.lower) <= high
+            assert Fraction(bounds.upper) >= low
+
+
+# ------------------------------------------------------------------------ closed forms
+
+
+def seen(run: tb.Composition, reach: int, step: float, direction: int = 0) -> LevelProfile:
+    """The profile of a composition with a finest step and so many points of one grid."""
+    parts = run.engine.parts[direction]
+    levels = []
+    for part in parts.parts:
+        x, masses = part.sketch.losses, np.exp(part.sketch.log_masses)
+        kept = np.cumsum(masses[::-1])[::-1] > 1e-30
+        low, high = float(x[0]), float(x[kept][-1])
+        levels.append(
+            Run(part.pair, part.count, Fraction(float(part.origin or 0.0)), 0, low, high, 0.0)
+        )
+    plan = LevelPlan(tuple(levels), step, reach, 1e-30, 1e-9)
+    return LevelProfile(parts, plan)
+
+
+@pytest.mark.parametrize("runs", [1, 7, 64, 301])
+def test_losses_on_one_grid_are_exact(runs: int) -> None:
+    step = math.log(3.0)  # randomised response with p = 3/4: losses are plus and minus ln 3
+    profile = seen(tb.RandomizedResponse(0.75) * runs, 4096, step)
+    for epsilon in (0.0, step / 2, 3.2 * step, 40.3 * step):
+        low, high = response_delta(Fraction(3, 4), runs, epsilon)
+        bounds = profile.delta(epsilon)
+        assert Fraction(bounds.lower) <= high
+        assert Fraction(bounds.upper) >= low
+        assert bounds.relative_gap < 1e-9 or bounds.upper < 1e-25
+
+
+RARE = tb.Gaussian(0.917).subsampled(1.94e-5) * 407
+
+
+def test_both_ends_meet_as_grids_grow() -> None:
+    gaps = []
+    for reach, step in ((512, 9e-6), (1024, 4.5e-6), (2048, 2.2e-6)):
+        bounds = seen(RARE, reach, step).delta(0.017797)
+        # by buckets of one grid, in extended precision, and by a prototype in doubles
+        assert bounds.lower <= 6.61397e-12 <= bounds.upper
+        gaps.append(bounds.relative_gap)
+    assert gaps[0] > 2 * gaps[1] > 4 * gaps[2]
+    assert gaps[2] < 1e-3
+
+
+def test_a_part_without_a_finite_loss_loses_all() -> None:
+    run = tb.ApproximateDP(0.0, 1.0) + tb.RandomizedResponse(0.75)
+    (parts,) = {id(parts): parts for parts in run.engine.parts[:1]}.values()
+    assert parts.certain
+    (part,) = parts.parts
+    plan = LevelPlan((Run(part.pair, 1, Fraction(0), 0, -2.0, 2.0, 0.0),), 0.25, 64, 0.0, 0.0)
+    assert LevelProfile(parts, plan).delta(0.5).upper == 1.0

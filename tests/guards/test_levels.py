@@ -1,0 +1,79 @@
+"""Guards of measures on several grids taken away: an exact delta is then above its upper bound."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from tests.engine.test_levels import test_a_part_without_a_finite_loss_loses_all
+from tests.guards.mutants import Without, each, lose_a_truth
+
+import tightbudget as tb
+from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.levels.placing import LevelPlan, Run
+from tightbudget.engine.levels.profile import LevelProfile
+from tightbudget.pairs.direction import Direction
+
+
+def above(mechanism: tb.Mechanism, epsilon: float, exact: float, **place: float) -> bool:
+    """Whether the upper bound of two runs is above the exact delta of one run."""
+    pair = mechanism.pair(Direction.REMOVE)
+    low, high = place.get("low", -9.0), place.get("high", 9.0)
+    run = Run(pair, 2, Fraction(0), 0, low, high, 0.0)
+    plan = LevelPlan((run,), 0.25, 32, place.get("least", 0.0), 0.0)
+    return LevelProfile(Parts.of(((pair, 2),)), plan).delta(epsilon).upper >= exact
+
+
+GAUSS, COIN = tb.Gaussian(1.0), tb.RandomizedResponse(0.75)
+NEARLY_ALL = 1.0 - 1.01 * math.exp(-30.0)  # delta(-30) of any two distributions of these
+# one run of the Gaussian has a loss above 1 with probability 0.3085, and one of the coin with 3/4
+FAR = 0.3085 * (1.0 - math.exp(-0.5))
+
+MUTATIONS = [
+    Without(
+        "left tails are lifted",
+        {"levels-lift-left-tail": "pass"},
+        lambda: above(GAUSS, -30.0, NEARLY_ALL, low=0.25),
+    ),
+    Without(
+        "losses beyond the last grid are lost",
+        {"levels-bins-beyond": "pass"},
+        lambda: above(GAUSS, 2.0, 0.2, high=0.5),
+    ),
+    Without(
+        "atoms below the last grid are lifted",
+        {"levels-lift-atoms": "pass"},
+        lambda: above(COIN, -30.0, NEARLY_ALL, low=-0.25, high=9.0),
+    ),
+    Without(
+        "atoms beyond the last grid are lost",
+        {"levels-atoms-beyond": "pass"},
+        lambda: above(COIN, 1.5, 0.1, low=-9.0, high=-0.25),
+    ),
+    Without(
+        "masses that are cut are lifted",
+        {"levels-cut-lifted": "pass"},
+        lambda: above(GAUSS, -30.0, NEARLY_ALL, least=0.2),
+    ),
+    Without(
+        "a part without a finite loss loses all",
+        {"levels-certain": "self.lost = upper.infinite"},
+        lambda: _holds_for_lost_parts(),
+    ),
+]
+
+
+def _holds_for_lost_parts() -> bool:
+    try:
+        test_a_part_without_a_finite_loss_loses_all()
+    except AssertionError:
+        return False
+    return True
+
+
+@each(MUTATIONS)
+def test_without_the_guard_an_upper_bound_is_false(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
+) -> None:
+    lose_a_truth(monkeypatch, mutation)
