@@ -38,6 +38,7 @@ _ROUGH = 0.02  # the gap at which two directions are compared first: the worse o
 _COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (milliseconds below)
 _CHEAPER = 64.0  # times the variance of a costly plan: an eighth of its buckets
 _FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
+_SHORT = 2**15  # buckets of one part without patience: some ten milliseconds
 # A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
 # of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
 _COARSER, _COARSEST = 10.0, 0.2
@@ -204,6 +205,7 @@ class _InOneDirection:
         says what stood in the way.
         """
         best, effort, share_of_cuts = known.bounds, _Effort.first(known.share, rtol), math.nan
+        effort = effort if patient else dataclasses.replace(effort, most=_SHORT)
         if cache is not None:
             effort = dataclasses.replace(effort, share=0.5 * known.share)  # for its neighbours, too
             saddle = self._tilt(effort, best)
@@ -217,6 +219,8 @@ class _InOneDirection:
                 allowed = self.asked.allowed_variance(saddle, rtol)
                 # what a costly plan will reach is learned from a cheap one
                 plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and cache is None)
+                if plan.clamped and not patient:
+                    raise PrecisionError(f"short arrays have {_SHORT} buckets")
                 seen = profile(self.parts, plan)
                 if cache is not None:
                     cache.remember_profile(self.direction, seen)
