@@ -50,9 +50,10 @@ from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTran
 from tightbudget.mechanisms.logistic import LogisticPair
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
+from tightbudget.numerics import convolve as convolve_
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.convolve import convolve, correlate
+from tightbudget.numerics.convolve import convolve, convolve_by_blocks, correlate
 from tightbudget.numerics.enclosure import exact as exact_masses
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
@@ -901,6 +902,30 @@ def extended_products_hold() -> bool:
     return True
 
 
+def direct_blocks_hold(length: int) -> bool:
+    """Twenty ones, whose products are integers; every sum loses what it may."""
+    x, real = np.append(np.ones(20), np.zeros(length - 20)), np.convolve
+    with mock.patch.object(np, "convolve", lambda a, b: real(a, b) * (1.0 - 20.0 * UNIT)):
+        got, error = convolve_by_blocks(x, x)
+    return bool(np.all(np.abs(got - real(x, x)) <= error))
+
+
+def transformed_blocks_hold(inverse: float) -> bool:
+    """A one in each block; transforms lose all that they may, and the inverse a little more."""
+    x = np.zeros(256 * 30)
+    x[::256] = 1.0
+    most = 5.0 * 9.0 * UNIT
+    plain, back = convolve_.fft.rfft, convolve_.fft.irfft
+    with (
+        mock.patch.object(convolve_.fft, "rfft", lambda a, n: plain(a, n) * (1.0 + most)),
+        mock.patch.object(
+            convolve_.fft, "irfft", lambda a, n: back(a, n) * (1.0 + most + inverse * UNIT)
+        ),
+    ):
+        got, error = convolve_by_blocks(x, x)
+    return bool(np.all(np.abs(got - np.convolve(x, x)) <= error))
+
+
 def direct_correlations_hold() -> bool:
     a, b, real = np.ones(20), np.ones(50), np.correlate
     with mock.patch.object(np, "correlate", lambda x, y, mode: real(x, y, mode) * (1 - 20 * UNIT)):
@@ -1241,6 +1266,10 @@ CASES: dict[str, Callable[[], bool]] = {
     "convolve-direct": direct_products_hold,
     "convolve-transform": transforms_hold,
     "convolve-extended": extended_products_hold,
+    "blocks-direct": lambda: direct_blocks_hold(20),
+    "blocks-heavy": lambda: direct_blocks_hold(1000),
+    "blocks-transform": lambda: transformed_blocks_hold(0.0),
+    "blocks-products": lambda: transformed_blocks_hold(20.0),
     "correlate-direct": direct_correlations_hold,
     "correlate-transform": correlations_hold,
     "correlate-extended": extended_correlations_hold,

@@ -128,6 +128,8 @@ def check(pair, masses, rate, direction, edges):
         assert contains(bins.q, i, heavy)
         if p > 0:
             assert contains(bins.w, i, heavy / p)
+            over = bins.over_one()
+            assert over[0][i] <= heavy / p - 1 <= over[1][i] or not bins.w.upper[i] < math.inf
         width = float(bins.p.upper[i] - bins.p.lower[i])
         if p > 1e-280 and clear[i]:
             assert width < 1e-7 * float(p)
@@ -148,6 +150,23 @@ def test_fine_cells_know_their_ratio(direction):
     solid = bins.p.lower > 1e-6
     solid[[0, -1]] = False
     assert np.max((bins.w.upper - bins.w.lower)[solid]) < 2e-8 * h / 1e-6
+
+
+@pytest.mark.parametrize("direction", [REMOVE, ADD])
+@pytest.mark.parametrize("rate", [1e-3, 1e-8, 1e-12])
+def test_a_rare_sample_knows_how_far_a_ratio_is_above_one(rate: float, direction) -> None:
+    """The digits of w - 1 are those of the base, however small the rate; w has lost them."""
+    pair = Gaussian(1.0).subsampled(rate).pair(direction)
+    sign = 1 if direction is REMOVE else -1
+    edges = np.sort(sign * rate * np.linspace(-0.6, 6.0, 34))
+    bins, masses, q = bins_of(pair, edges), gaussian(arb(1)), arb(rate)
+    low, high = bins.over_one()
+    for i in range(1, edges.size):
+        p, heavy = mixed(masses, q, direction, edges, i)
+        exact = heavy / p - 1
+        assert low[i] <= exact <= high[i]
+        # turned by a million units of the bin's length, either bound would be false
+        assert high[i] - low[i] < 2e-10 * rate
 
 
 @pytest.mark.parametrize("rate", [1e-4, 0.3, 0.999])

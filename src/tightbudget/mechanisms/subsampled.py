@@ -420,7 +420,7 @@ def _mixed(q: float, r: FloatArray, odds: Enclosure) -> tuple[FloatArray, FloatA
         low, high = odds.lower - 1.0, odds.upper - 1.0
         # exp and expm1 by 4 units, two products and two sums: of each term
         off = 12 * UNIT * (np.abs(np.expm1(r)) + part * np.maximum(np.abs(low), np.abs(high)))
-        off += 2 * UNIT * part  # pays: sampled-over-one
+        off += 2 * UNIT * part
         return np.expm1(r) + part * low - off, np.expm1(r) + part * high + off
 
 

@@ -88,8 +88,9 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
     lost = _LOST if np.any(a > 0.0) and np.any(b > 0.0) else 0.0  # below the range of doubles
     if min(a.size, b.size) <= _FEW:
         direct = np.convolve(a, b)
-        # as many products and sums as there are terms, each by a unit; 2 more for this line
-        return direct, direct * ((min(a.size, b.size) + 2) * UNIT) + lost
+        # as many products and sums as there are terms; 2 more for this line
+        error = direct * ((min(a.size, b.size) + 2) * UNIT)  # pays: blocks-direct
+        return direct, error + lost
     one, heavy = _split(a)
     other, heavy_too = (one, heavy) if b is a else _split(b)
     result = np.zeros((len(one) + len(other)) * _BLOCK)
@@ -97,7 +98,8 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
         for start, block in blocks:
             piece = np.convolve(block, rest)
             result[start : start + piece.size] += piece
-    error = result * ((_BLOCK + 2 * _HEAVY + 2) * UNIT)
+    # products and sums of a block, sums of the pieces, and the two with what is transformed
+    error = result * ((_BLOCK + 2 * _HEAVY + 4) * UNIT)  # pays: blocks-heavy
     size = 2 * _BLOCK
     fa = fft.rfft(one, size)
     fb = fa if b is a else fft.rfft(other, size)
@@ -106,19 +108,19 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
     for i, row in enumerate(few):
         spectrum[i : i + len(many)] += row * many
     pieces = fft.irfft(spectrum, size)
-    # as in `convolve`, for each pair of blocks: |FFT error|_2 |FFT|_max, both ways, the inverse's
-    # own, and the products (the root of 5 units) and sums of up to len(few) pairs
-    eta = FFT_CONSTANT * UNIT * math.log2(size)
+    # as in `convolve`, for each pair of blocks: |FFT error|_2 |FFT|_max, both ways, and the
+    # inverse's own, which is relative to |a|_2 |b|_2
+    eta = FFT_CONSTANT * UNIT * math.log2(size)  # pays: blocks-transform
     sums = [np.sum(x, axis=1) for x in (one, other)]
     norms = [np.sqrt(np.sum(x * x, axis=1)) for x in (one, other)]
     crossed = np.convolve(norms[0], sums[1]), np.convolve(sums[0], norms[1])
-    own = eta + (len(few) + 3.0) * UNIT
+    # products of complex numbers lose the root of 5 units; sums of the pairs, and the last two
+    own = eta + (len(few) + 5.0) * UNIT  # pays: blocks-products
     bound = np.repeat(eta * (crossed[0] + crossed[1]) + own * np.minimum(*crossed), _BLOCK)
     for start in (0, _BLOCK):
         result[start : start + bound.size] += pieces[:, start : start + _BLOCK].ravel()
         error[start : start + bound.size] += bound
-    # two sums that round; an exact entry is >= 0, so clipping moves towards it
-    error += np.abs(result) * (3 * UNIT)
+    # an exact entry is >= 0, so clipping moves towards it
     return np.maximum(result[:n], 0.0), outwards(error[:n]) + lost
 
 

@@ -86,7 +86,7 @@ class Bins:
     def over_one(self) -> tuple[FloatArray, FloatArray]:
         """Returns a lower and an upper bound of w - 1 of each bin."""
         low, high = self.w.lower - 1.0, self.w.upper - 1.0
-        low, high = low - UNIT * np.abs(low), high + UNIT * np.abs(high)  # pays: over-one
+        low, high = low - UNIT * np.abs(low), high + UNIT * np.abs(high)
         if self.over is None:
             return low, high
         # a bound that is no number says nothing

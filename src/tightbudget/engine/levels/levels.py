@@ -53,9 +53,9 @@ class Levels(Generic[Level]):
         return sum(one.mass.size for one in self.on.values())
 
     @property
-    def total(self) -> float:
-        """Returns an upper bound of all P-mass."""
-        return add_up(self.infinite, *(sum_up(one.mass) for one in self.on.values()))
+    def finite(self) -> float:
+        """Returns an upper bound of the P-mass on all grids."""
+        return add_up(*(sum_up(one.mass) for one in self.on.values()))
 
     def step(self, level: int) -> float:
         """Returns the step of one level, nats."""
@@ -65,12 +65,11 @@ class Levels(Generic[Level]):
     def __mul__(self, other: Levels[Level]) -> Levels[Level]:
         """Convolves two measures: that of the composition, whose losses add up."""
         middle, origin = self.middle + other.middle, self.origin + other.origin
-        # (f + i) (f' + i') - f f' = i (f' + i') + f i', with f' + i' and f at most the totals
+        # (f + i) (f' + i') - f f' = i (f' + i') + f i'
         infinite = 0.0
         if self.infinite or other.infinite:
-            infinite = add_up(
-                mul_up(self.infinite, other.total), mul_up(self.total, other.infinite)
-            )
+            both = mul_up(self.infinite, add_up(other.finite, other.infinite))
+            infinite = add_up(both, mul_up(self.finite, other.infinite))
         found: dict[int, Level] = {}
         mine: Level | None = None  # what is on finer grids, placed on this one
         theirs: Level | None = None
@@ -96,9 +95,9 @@ class Levels(Generic[Level]):
         return Levels(origin, self.base, found, self.reach, middle, infinite)
 
     def _within(self, level: int, whole: Level, middle: float) -> tuple[Level | None, Level | None]:
-        """What one grid keeps around a middle that is counted from the origin, and the rest.
+        """Splits a level around a middle: a grid keeps one part, and the next grid takes the rest.
 
-        The grid has no room for the rest, which is placed on the next one.
+        The middle is counted from the origin.
         """
         n = whole.mass.size
         if n <= self.reach:

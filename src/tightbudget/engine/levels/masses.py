@@ -58,19 +58,19 @@ class Upper:
         return Upper(self.first + start, self.u[start:end])
 
     def __add__(self, other: Upper) -> Upper:
-        """Both together, on one grid."""
+        """Adds the masses of two measures on one grid."""
         first, (u,) = _aligned((self.first, (self.u,)), (other.first, (other.u,)))
         return Upper(first, scale_up(u, 1))
 
     # Proof: proofs/order.v, theorems products, products_of_laws
     def __mul__(self, other: Upper) -> Upper:
-        """Those of the composition, whose losses add up."""
+        """Composes two measures, whose losses add up."""
         u, error = convolve_by_blocks(self.u, other.u)
         return Upper(self.first + other.first, scale_up(u + error, 1))
 
     # Proof: proofs/order.v, theorem bucket_spread
     def doubled(self, step: float) -> Upper:
-        """The same on the grid of every second point: an odd point's mass goes to both neighbours.
+        """Spreads the masses on every second point: an odd point's mass goes to both neighbours.
 
         The shares 1/(1 + e^h) and 1/(1 + e^-h) keep both P- and Q-mass.
         """
@@ -89,7 +89,7 @@ class Upper:
         return self
 
     def placed(self, step: float) -> Upper:
-        """The same on the grid of every fourth point."""
+        """Spreads the masses on the grid of every fourth point."""
         return self.doubled(step).doubled(2.0 * step)
 
     def delta(self, losses: FloatArray, slack: FloatArray, epsilon: float) -> float:
@@ -130,7 +130,7 @@ class Lower:
         return Lower(self.first + start, self.p[start:end], self.r[start:end], self.shift)
 
     def shifted(self, shift: float) -> Lower:
-        """The same outputs, with a larger shift."""
+        """Returns these outputs with a larger shift."""
         if shift == self.shift:
             return self
         moved = expm1_up(sub_up(shift, self.shift))
@@ -138,7 +138,7 @@ class Lower:
         return Lower(self.first, self.p, scale_up(self.r + (self.p + self.r) * moved, 3), shift)
 
     def settled(self, step: float) -> Lower:
-        """The same with a shift that labels need: a product adds shifts, whatever they are for.
+        """Cuts the shift back to what labels need: a product adds shifts, whatever they are for.
 
         A smaller shift asks for a larger Q-mass where an output's loss would be above it, which
         few losses are: a label is moved by 2 steps at most each time it is placed.
@@ -153,7 +153,7 @@ class Lower:
         return Lower(self.first, self.p, r, shift)
 
     def __add__(self, other: Lower) -> Lower:
-        """Both together, on one grid; outputs at one point are merged."""
+        """Adds the outputs of two pairs on one grid; outputs at one point are merged."""
         shift = max(self.shift, other.shift)
         one, two = self.shifted(shift), other.shifted(shift)
         first, (p, r) = _aligned((one.first, (one.p, one.r)), (two.first, (two.p, two.r)))
@@ -161,7 +161,7 @@ class Lower:
 
     # Proof: proofs/order.v, theorems merging, products
     def __mul__(self, other: Lower) -> Lower:
-        """Those of the composition; outputs with equal sums of points are merged."""
+        """Composes two pairs; outputs with equal sums of points are merged."""
         p, error = convolve_by_blocks(self.p, other.p)
         # q q' - p p' = p r' + r q'
         one, off = convolve_by_blocks(self.p, other.r)
@@ -176,7 +176,7 @@ class Lower:
 
     # Proof: proofs/order.v, theorem merging
     def placed(self, step: float) -> Lower:
-        """The same on the grid of every fourth point: each is merged into the nearest of these.
+        """Merges each point into the nearest one of the grid of every fourth point.
 
         Of two that are equally near it is the one nearer to the origin, so that what lies around
         the origin stays one output.

@@ -46,7 +46,7 @@ class Run:
 
 @dataclass(frozen=True)
 class LevelPlan:
-    """Where losses are placed, and what may be cut.
+    """A plan says where losses are placed, and what may be cut.
 
     Attributes:
         base: the step of level 0, nats.

@@ -74,7 +74,7 @@ _RESOLVED = 0.7
 
 
 def _common(sketch: Sketch) -> float:
-    """How far the middle nine tenths of the losses of one run lie apart, nats."""
+    """Returns how far the middle nine tenths of the losses of one run lie apart, nats."""
     below = np.exp(np.logaddexp.accumulate(sketch.log_masses))
     low, high = np.searchsorted(below, np.array([0.05, 0.95]) * below[-1])
     apart = float(sketch.losses[min(high, below.size - 1)] - sketch.losses[low])
