@@ -19,6 +19,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from flint import acb, arb, ctx
+from scipy import fft
 from tests.balls import ball, inside
 from tests.engine import test_smoothed
 from tests.guards.mutants import marks, unpaid
@@ -50,7 +51,6 @@ from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTran
 from tightbudget.mechanisms.logistic import LogisticPair
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
-from tightbudget.numerics import convolve as convolve_
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import convolve, convolve_by_blocks, correlate
@@ -915,12 +915,10 @@ def transformed_blocks_hold(inverse: float) -> bool:
     x = np.zeros(256 * 30)
     x[::256] = 1.0
     most = 5.0 * 9.0 * UNIT
-    plain, back = convolve_.fft.rfft, convolve_.fft.irfft
+    plain, back = fft.rfft, fft.irfft
     with (
-        mock.patch.object(convolve_.fft, "rfft", lambda a, n: plain(a, n) * (1.0 + most)),
-        mock.patch.object(
-            convolve_.fft, "irfft", lambda a, n: back(a, n) * (1.0 + most + inverse * UNIT)
-        ),
+        mock.patch.object(fft, "rfft", lambda a, n: plain(a, n) * (1.0 + most)),
+        mock.patch.object(fft, "irfft", lambda a, n: back(a, n) * (1.0 + most + inverse * UNIT)),
     ):
         got, error = convolve_by_blocks(x, x)
     return bool(np.all(np.abs(got - np.convolve(x, x)) <= error))

@@ -61,7 +61,7 @@ class Levels(Generic[Level]):
         """Returns the step of one level, nats."""
         return math.ldexp(self.base, 2 * level)
 
-    # Proof: proofs/order.v, theorems products, merging, bucket_spread
+    # Proof: proofs/order.v, theorems products, adaptive, repeated, merging, bucket_spread
     def __mul__(self, other: Levels[Level]) -> Levels[Level]:
         """Convolves two measures: that of the composition, whose losses add up."""
         middle, origin = self.middle + other.middle, self.origin + other.origin

@@ -62,7 +62,7 @@ class Upper:
         first, (u,) = _aligned((self.first, (self.u,)), (other.first, (other.u,)))
         return Upper(first, scale_up(u, 1))
 
-    # Proof: proofs/order.v, theorems products, products_of_laws
+    # Proof: proofs/order.v, theorems products, adaptive, repeated, products_of_laws
     def __mul__(self, other: Upper) -> Upper:
         """Composes two measures, whose losses add up."""
         u, error = convolve_by_blocks(self.u, other.u)
@@ -159,7 +159,7 @@ class Lower:
         first, (p, r) = _aligned((one.first, (one.p, one.r)), (two.first, (two.p, two.r)))
         return Lower(first, *lowered(p, r, p * UNIT, r * UNIT), shift)
 
-    # Proof: proofs/order.v, theorems merging, products
+    # Proof: proofs/order.v, theorems merging, products, adaptive, repeated
     def __mul__(self, other: Lower) -> Lower:
         """Composes two pairs; outputs with equal sums of points are merged."""
         p, error = convolve_by_blocks(self.p, other.p)
