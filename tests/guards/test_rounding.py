@@ -915,7 +915,8 @@ def transformed_blocks_hold(inverse: float) -> bool:
     x = np.zeros(256 * 30)
     x[::256] = 1.0
     most = 5.0 * 9.0 * UNIT
-    plain, back = fft.rfft, fft.irfft
+    plain: Any = fft.rfft
+    back: Any = fft.irfft
     with (
         mock.patch.object(fft, "rfft", lambda a, n: plain(a, n) * (1.0 + most)),
         mock.patch.object(fft, "irfft", lambda a, n: back(a, n) * (1.0 + most + inverse * UNIT)),
