@@ -22,6 +22,8 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.pair import Pair
 
+_LEAST_REACH = 256  # with fewer points a grid only makes another one necessary
+
 
 @dataclass(frozen=True)
 class Run:
@@ -50,7 +52,7 @@ class LevelPlan:
 
     Attributes:
         base: the step of level 0, nats.
-        reach: points of one grid.
+        reach: points of one grid of the composition.
         least: P-mass that cuts may cost in all.
         coarsening: variance that placing all of a grid on the next one may add, nats^2.
     """
@@ -61,11 +63,20 @@ class LevelPlan:
     least: float
     coarsening: float
 
+    def reach_among(self, measures: int) -> int:
+        """Returns how many points a grid has while so many measures are still to be composed.
+
+        What grids of n points add falls with n^2, and each round of products adds it once: with
+        2^(1/3) times fewer points a round before, all rounds cost the least for what they add.
+        """
+        return max(min(self.reach, _LEAST_REACH), round(self.reach / measures ** (1 / 3)))
+
 
 def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
     """The grids of one run, from the finest to the coarsest, each with its number of points."""
     grids: list[tuple[Grid, int]] = []
-    most = plan.reach // (2 * RATIO) * RATIO  # on each side: sums find room for a while
+    reach = plan.reach_among(len(plan.runs))
+    most = reach // (2 * RATIO) * RATIO  # on each side: sums find room for a while
     h, left, right, edge = math.ldexp(plan.base, 2 * run.level), 0, 0, float(run.edge)
     while True:
         need_left, need_right = (
@@ -165,11 +176,11 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
         uppers[run.level + k] = Upper(first, scale_up(u[k], ulps) + TINY * (u[k] > 0.0))
         low, excess = lowered(p[k], r[k], p[k] * ulps * 2 * UNIT, r[k] * ulps * 2 * UNIT)
         lowers[run.level + k] = Lower(first, low, excess, 0.0)
-    rest = run.edge, plan.base
+    rest, reach = (run.edge, plan.base), plan.reach_among(len(plan.runs))
     return (
-        Levels(*rest, uppers, plan.reach, run.middle, add_up(*lost)),
+        Levels(*rest, uppers, reach, run.middle, add_up(*lost)),
         # labels are right edges: half a step above the losses
-        Levels(*rest, lowers, plan.reach, run.middle + grids[0][0].step / 2, 0.0),
+        Levels(*rest, lowers, reach, run.middle + grids[0][0].step / 2, 0.0),
     )
 
 

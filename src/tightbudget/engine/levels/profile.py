@@ -6,6 +6,7 @@ hockey-stick sums of all points.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 from collections.abc import Sequence
@@ -144,7 +145,9 @@ def merged(measures: Sequence[Levels[Level]], plan: LevelPlan) -> Levels[Level]:
     heapq.heapify(heap)
     number = len(heap)
     while len(heap) > 1:
-        both = tidied(heapq.heappop(heap)[2] * heapq.heappop(heap)[2], 1, plan)
+        reach = plan.reach_among(len(heap) - 1)
+        one, other = (dataclasses.replace(heapq.heappop(heap)[2], reach=reach) for _ in range(2))
+        both = tidied(one * other, 1, plan)
         number += 1
         heapq.heappush(heap, (len(both), number, both))
     return heap[0][2]

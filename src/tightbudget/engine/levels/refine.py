@@ -19,8 +19,9 @@ _FEWEST, _PASSES = 2**11, 4
 # The share of the allowed variance that the first buckets of the first pass may add. Steep losses
 # of rare sampling feel a variance some ten times as much as the tilt says.
 _FIRST = 0.05
+_ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
 _NARROWEST = 1e-15  # buckets, nats
-_MANY = 64  # different pairs: each takes some 20 ms
+_MANY = 128  # different pairs: each takes some 40 ms
 _LEAST = -600.0  # ln delta; below it masses are no normal doubles
 
 
@@ -52,13 +53,16 @@ def by_levels(
     known = [Bounds(0.0, question.most) if one is None else one for one in settled]
     firsts = {i: asked.first_tilt(directions[i]) for i, one in enumerate(settled) if one is None}
     # the one that looks worse first: as a rule a rough look at the other one then suffices
-    for i in sorted(firsts, key=lambda i: -asked.size(firsts[i])):
+    order = sorted(firsts, key=lambda i: -asked.size(firsts[i]))
+    for i in order:
         floor = max(bounds.lower for bounds in known)
-        goal = _Goal(rtol, floor, target)
         for profile in cache.profiles(i) if cache is not None else ():
             known[i] = known[i].meet(asked.read(profile, firsts[i], rtol))
-        if not goal.met_by(known[i]):
-            known[i] = _closer(asked, directions[i], firsts[i], goal, known[i], cache, i)
+        below = 1.0 - asked.size(firsts[i]) / max(asked.size(firsts[order[0]]), 1e-300)
+        for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
+            goal = _Goal(wanted, floor, target)
+            if not goal.met_by(known[i]):
+                known[i] = _closer(asked, directions[i], firsts[i], goal, known[i], cache, i)
     return Bounds.worst(known)
 
 
@@ -97,7 +101,8 @@ def _closer(
     allowed = asked.allowed_variance(saddle, goal.rtol)
     if saddle.log_delta < _LEAST or not allowed > 0.0:
         return known
-    reach, variance, before = _FEWEST, _FIRST * allowed, math.inf
+    reach = _FEWEST if goal.rtol < _ROUGH / 10 else _FEWEST // 4
+    variance, before = _FIRST * allowed, math.inf
     for _ in range(_PASSES):
         demand = Demand(saddle, variance, share, share)
         plan = plan_levels(parts, demand, reach)
