@@ -2,16 +2,18 @@
 
     python benchmarks/questions.py [--number N] [--seed S] [--only I ...] [--out FILE]
 
-Each question is a composition of 1 to 4 parts, each a mechanism drawn from all public ones
-(half of those that can be are Poisson-sampled), asked for eps at a delta or for delta at an eps
-with the default gap. Numbers are drawn evenly on a logarithmic scale, to three digits:
+Each question is asked for eps at a delta or for delta at an eps with the default gap. Of three
+questions one is about sampled Gaussian steps, with one noise (DP-SGD) or a schedule of up to a
+hundred. The others are compositions of 1 to 4 parts, each a mechanism drawn from all public ones;
+half of those that can be are Poisson-sampled. Numbers are drawn evenly on a logarithmic scale, to
+three digits:
 
-- sigma and other scales .3 to 20 (discrete noise 1 to 500), sensitivity 1 to 3
-- sampling rate 1e-4 to 1, runs of a part 1 to 1e5
-- delta 1e-12 to 1e-3, eps .01 to 20
+- sigma and other scales .3 to 50 (discrete noise 1 to 500), sensitivity 1 to 3
+- sampling rate 1e-9 to 1, runs of a part 1 to 1e7
+- delta 1e-15 to 1e-2, eps .01 to 20
 
-Left out, since they have limits of their own: rates below 1e-4 in very long schedules, and
-hundreds of different mechanisms in one composition.
+Left out, since they have limits of their own: more than a hundred different mechanisms in one
+composition, and samplers whose two ends are apart.
 
 Each question is answered in a process of its own, with a limit of 20 CPU seconds and 4 GB. With
 ``--out`` answers are appended to a file, one line of JSON each, and questions that it has are not
@@ -64,7 +66,11 @@ def masses(random: Random, n: int) -> list[float]:
 
 
 def _scale(random: Random) -> float:
-    return even(random, 0.3, 20.0)
+    return even(random, 0.3, 50.0)
+
+
+def _rate(random: Random) -> float:
+    return even(random, 1e-9, 1.0)
 
 
 def _additive(random: Random) -> str:
@@ -181,16 +187,30 @@ def part(random: Random) -> str:
     """One mechanism, perhaps sampled, and its number of runs."""
     mechanism = DRAWN[either(random, *sorted(DRAWN))](random)
     if random.random() < 0.5:
-        mechanism += f".subsampled({even(random, 1e-4, 1.0)})"
-    return f"{mechanism} * {whole(random, 1, 100_000)}"
+        mechanism += f".subsampled({_rate(random)})"
+    return f"{mechanism} * {whole(random, 1, 10_000_000)}"
+
+
+def training(random: Random) -> str:
+    """Sampled Gaussian steps: one noise multiplier, or a schedule of them."""
+    rate, steps = _rate(random), whole(random, 1, 10_000_000)
+    if random.random() < 0.7:
+        return f"tb.Gaussian({_scale(random)}).subsampled({rate}) * {steps}"
+    n, first, last = whole(random, 2, 100), _scale(random), _scale(random)
+    noise = f"{first} + {last - first:.6g} * i / {n - 1}"
+    step = f"tb.Gaussian({noise}).subsampled({rate}) * {max(1, steps // n)}"
+    return f"tb.compose([{step} for i in range({n})])"
 
 
 def question(seed: int, i: int) -> str:
     """The i-th question as an expression over ``tb``."""
     random = np.random.default_rng([seed, i])
-    parts = " + ".join(part(random) for _ in range(int(random.integers(1, 5))))
+    if random.random() < 1 / 3:
+        parts = training(random)
+    else:
+        parts = " + ".join(part(random) for _ in range(int(random.integers(1, 5))))
     if random.random() < 0.5:
-        return f"({parts}).epsilon({even(random, 1e-12, 1e-3)})"
+        return f"({parts}).epsilon({even(random, 1e-15, 1e-2)})"
     return f"({parts}).delta({even(random, 0.01, 20.0)})"
 
 

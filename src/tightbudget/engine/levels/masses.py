@@ -8,6 +8,7 @@ Source: Meiser, Mohammadi 2018 (privacy buckets); Doroshenko et al. 2022 (spread
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -77,7 +78,8 @@ class Upper:
         odd = self.first % 2
         u = np.concatenate([np.zeros(odd), self.u])
         u = np.append(u, 0.0) if u.size % 2 == 0 else u
-        left = next_down(1.0 / add_up(1.0, exp_up(step)))  # mass goes right, never left
+        # mass goes right, never left
+        left = max(0.0, next_down(1.0 / add_up(1.0, exp_up(step))))
         new, moved = u[0::2].copy(), u[1::2]
         new[:-1] += left * moved
         new[1:] += (1.0 - left) * moved
@@ -134,6 +136,8 @@ class Lower:
         if shift == self.shift:
             return self
         moved = expm1_up(sub_up(shift, self.shift))
+        if moved == math.inf:  # no such Q-mass is a double: the outputs are left out
+            return Lower(self.first, 0.0 * self.p, 0.0 * self.r, shift)
         # the sum, the product, and the sum with r
         return Lower(self.first, self.p, scale_up(self.r + (self.p + self.r) * moved, 3), shift)
 
@@ -186,9 +190,11 @@ class Lower:
         first = int(to[0])
         # a label that moves by d, from -2 to 2 steps, makes the Q-mass e^(d + 2 steps) times as
         # large, beside the new shift
-        rise = np.expm1((RATIO * to - n + 2) * step)
-        p = _binned(to - first, self.p)
-        r = _binned(to - first, self.r + (self.p + self.r) * rise)
+        moved = (RATIO * to - n + 2) * step
+        # beyond e^700 an output has no Q-mass that is a double: it is left out
+        p, r = (np.where(moved < 700.0, x, 0.0) for x in (self.p, self.r))
+        rise = np.expm1(np.minimum(moved, 700.0))
+        p, r = _binned(to - first, p), _binned(to - first, r + (p + r) * rise)
         # four terms, each of two sums and two products; expm1 within 4 units, and 4 steps by one
         units = (16 + 8.0 * step) * UNIT
         p, r = lowered(p, r, p * (4 * UNIT), r * units)
@@ -241,5 +247,5 @@ def lowered(
     Outputs with hardly any mass are left out: others lose no digits below the range of doubles.
     """
     low = np.maximum(0.0, p - p_error) * (1.0 - 2 * UNIT)
-    kept = low > _LEAST
+    kept = (low > _LEAST) & np.isfinite(r + r_error)
     return np.where(kept, low, 0.0), np.where(kept, scale_up(r + r_error, 3) + TINY, 0.0)
