@@ -6,6 +6,7 @@ import dataclasses
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,8 @@ import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.levels.placing import LevelPlan, Run
 from tightbudget.engine.levels.profile import LevelProfile
+from tightbudget.engine.levels.refine import by_levels
+from tightbudget.engine.question import DeltaAt
 from tightbudget.pairs.direction import Direction
 
 # ------------------------------------------------------------- any plan whatever, in rationals
@@ -124,3 +127,70 @@ def test_a_part_without_a_finite_loss_loses_all() -> None:
     plan = LevelPlan((Run(part.pair, 2, Fraction(0), 0, -2.0, 2.0, 0.0),), 0.25, 64, 0.0, 0.0)
     assert LevelProfile(run, plan).delta(0.5).upper < 0.7
     assert LevelProfile(dataclasses.replace(run, certain=True), plan).delta(0.5).upper == 1.0
+
+
+@pytest.mark.parametrize(
+    ("run", "delta", "epsilon"),
+    [
+        # before several grids this was refused; the epsilon is from a prototype in doubles
+        (RARE, 6.6e-12, 0.0178038),
+        pytest.param(
+            tb.Gaussian(1.05).subsampled(1.48e-5) * 385_372,
+            1.64e-11,
+            0.0635195,
+            marks=pytest.mark.slow,
+        ),
+        # refused before, since a measure would need millions of buckets
+        (tb.Gaussian(14.4).subsampled(3.56e-8) * 39_700, 5.48e-10, 1.32518e-6),
+    ],
+    ids=["a few hundred runs", "a year of runs", "a rate of a few billionths"],
+)
+def test_rare_samples_are_answered_at_the_default_gap(
+    run: tb.Composition, delta: float, epsilon: float
+) -> None:
+    bounds = run.epsilon(delta)
+    assert bounds.relative_gap <= 1e-4
+    assert bounds.lower * (1 - 2e-5) <= epsilon <= bounds.upper * (1 + 2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("rate", [1e-3, 1e-8])
+def test_two_rare_runs_hold_the_integral(rate: float, direction: Direction) -> None:
+    """Delta of two runs is the mean of one run's closed form over the other one's losses."""
+    mp = mpmath.mp.clone()
+    mp.dps = 40
+    q, sign = mp.mpf(rate), -1 if direction is Direction.ADD else 1
+
+    def loss(x: mpmath.mpf) -> mpmath.mpf:
+        """The loss at x, of a density N(0, 1) and a mixture with N(1, 1)."""
+        return sign * mp.log(1 - q + q * mp.exp(x - mp.mpf(1) / 2))
+
+    def masses(x: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
+        """The mixture's mass and the plain one above x."""
+        plain, moved = (mp.erfc((x - m) / mp.sqrt(2)) / 2 for m in (0, 1))
+        return (1 - q) * plain + q * moved, plain
+
+    def one(epsilon: mpmath.mpf) -> mpmath.mpf:
+        odds = (mp.exp(sign * epsilon) - 1 + q) / q  # e^(x - 1/2) where the loss is epsilon
+        if odds <= 0:
+            return 1 - mp.exp(epsilon) if sign > 0 else mp.mpf(0)
+        mixed, plain = masses(mp.log(odds) + mp.mpf(1) / 2)
+        if sign > 0:
+            return mixed - mp.exp(epsilon) * plain
+        return (1 - plain) - mp.exp(epsilon) * (1 - mixed)
+
+    def weight(x: mpmath.mpf) -> mpmath.mpf:
+        plain, moved = (mp.npdf(x, m, 1) for m in (0, 1))
+        return (1 - q) * plain + q * moved if sign > 0 else plain
+
+    epsilon = 3.0 * rate if sign > 0 else 0.5 * rate
+    exact = mp.quad(lambda x: weight(x) * one(epsilon - loss(x)), [-12, *range(-9, 10), 12, 16])
+    parts = (tb.Gaussian(1.0).subsampled(rate) * 2).engine.parts
+    found = by_levels(
+        DeltaAt(epsilon), (parts[list(Direction).index(direction)],), 1e-4, None, None
+    )
+    assert found is not None
+    assert found.relative_gap <= 1e-4
+    assert found.lower <= float(exact) * (1 + 1e-9)
+    assert found.upper >= float(exact) * (1 - 1e-9)
