@@ -16,6 +16,9 @@ from tests.balls import ball
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.levels.levels import Levels
 from tightbudget.engine.levels.masses import Lower, Upper, lowered
+from tightbudget.engine.levels.placing import LevelPlan, Run, placed
+from tightbudget.mechanisms import Gaussian, Mechanism, RandomizedResponse
+from tightbudget.pairs.direction import Direction
 
 STEP = 0.37
 SIZES = [5, 400, 900]  # products one by one, and by blocks
@@ -184,3 +187,40 @@ def test_what_is_cut_is_kept_or_lost() -> None:
     assert cut.on[0].mass.size < 30
     kept = sum(Fraction(float(x)) for x in cut.on[0].mass) + Fraction(cut.infinite)
     assert kept >= sum(Fraction(float(x)) for x in u)
+
+
+def test_grids_that_are_cut_whole_are_lost() -> None:
+    u = drawn(30, 5)
+    cut = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, 64, 0.0, 0.0).trimmed(100.0)
+    assert not cut.on
+    assert Fraction(cut.infinite) >= sum(Fraction(float(x)) for x in u)
+
+
+def run_of(mechanism: Mechanism, low: float, high: float) -> tuple[Levels[Upper], Levels[Lower]]:
+    """One run on a grid of step 1/4."""
+    run = Run(mechanism.pair(Direction.REMOVE), 1, Fraction(0), 0, low, high, 0.0)
+    return placed(run, LevelPlan((run,), 0.25, 1024, 0.0, 0.0))
+
+
+def test_atoms_off_the_grid_are_lifted_or_lost() -> None:
+    upper, _ = run_of(RandomizedResponse(0.75), -0.25, 0.25)
+    assert Fraction(upper.infinite) >= Fraction(3, 4)
+    assert sum(Fraction(float(x)) for x in upper.on[0].mass) >= Fraction(1, 4)
+
+
+def test_one_run_keeps_its_masses() -> None:
+    """Of N(1, 1) and N(0, 1), whose losses lie on 12 standard deviations of a grid."""
+    upper, lower = run_of(Gaussian(1.0), -12.0, 12.0)
+    (u, x, _), (pair, y, _) = upper.axes()[0], lower.axes()[0]
+    assert isinstance(u, Upper)
+    assert isinstance(pair, Lower)
+    heavy = [arb(float(mass)) for mass in u.u]
+    assert sum(heavy, arb(0)) + arb(upper.infinite) >= 1
+    # mass that went further to the left than it may would have more Q-mass than there is
+    assert sum((m * (-arb(float(at))).exp() for m, at in zip(heavy, x, strict=True)), arb(0)) <= (
+        1 + arb(1e-12)
+    )
+    light = [arb(float(a)) + arb(float(b)) for a, b in zip(pair.p, pair.r, strict=True)]
+    assert sum((m * (-arb(float(at))).exp() for m, at in zip(light, y, strict=True)), arb(0)) >= (
+        1 - arb(1e-12)
+    )
