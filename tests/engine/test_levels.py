@@ -15,7 +15,7 @@ from tests.engine.test_soundness import Step, compositions, epsilons
 from tests.exact import Composed, response_delta
 
 import tightbudget as tb
-from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.buckets.compose import Parts, edge_near
 from tightbudget.engine.levels.placing import LevelPlan, Run
 from tightbudget.engine.levels.profile import LevelProfile
 from tightbudget.engine.levels.refine import by_levels
@@ -88,9 +88,8 @@ def seen(run: tb.Composition, reach: int, step: float, direction: int = 0) -> Le
         x, masses = part.sketch.losses, np.exp(part.sketch.log_masses)
         kept = np.cumsum(masses[::-1])[::-1] > 1e-30
         low, high = float(x[0]), float(x[kept][-1])
-        levels.append(
-            Run(part.pair, part.count, Fraction(float(part.origin or 0.0)), 0, low, high, 0.0)
-        )
+        edge = edge_near(part, 0.0, step)
+        levels.append(Run(part.pair, part.count, edge, 0, low, high, 0.0))
     plan = LevelPlan(tuple(levels), step, reach, 1e-30, 1e-9)
     return LevelProfile(parts, plan)
 

@@ -35,6 +35,7 @@ RATIO = 4  # of the steps of two neighbouring grids: two doublings
 # Steps of its grid that the labels of lower masses may be off: ten times what one placing moves.
 _SHIFT = 20.0
 _LEAST = 1e-290  # outputs with a smaller P-mass are left out
+_MOST = 1e140  # outputs whose excess is so many times their P-mass are left out, too
 
 
 @dataclass(frozen=True)
@@ -244,8 +245,9 @@ def lowered(
 ) -> tuple[FloatArray, FloatArray]:
     """A p that is not above the exact one, and an r that is not below it.
 
-    Outputs with hardly any mass are left out: others lose no digits below the range of doubles.
+    Outputs with hardly any mass are left out, and those with a loss hundreds of nats below their
+    label: products of others stay in the range of doubles.
     """
     low = np.maximum(0.0, p - p_error) * (1.0 - 2 * UNIT)
-    kept = (low > _LEAST) & np.isfinite(r + r_error)
+    kept = (low > _LEAST) & (r + r_error < _MOST * low)
     return np.where(kept, low, 0.0), np.where(kept, scale_up(r + r_error, 3) + TINY, 0.0)
