@@ -69,7 +69,7 @@ class LevelPlan:
         What grids of n points add falls with n^2, and each round of products adds it once: with
         2^(1/3) times fewer points a round before, all rounds cost the least for what they add.
         """
-        return max(min(self.reach, _LEAST_REACH), round(self.reach / measures ** (1 / 3)))
+        return max(min(self.reach, _LEAST_REACH), int(self.reach / math.cbrt(measures)))
 
 
 def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
