@@ -132,6 +132,7 @@ class Lower:
         """Returns the points start .. end - 1 of these alone."""
         return Lower(self.first + start, self.p[start:end], self.r[start:end], self.shift)
 
+    @np.errstate(over="ignore")
     def shifted(self, shift: float) -> Lower:
         """Returns these outputs with a larger shift."""
         if shift == self.shift:
@@ -180,6 +181,7 @@ class Lower:
         return Lower(self.first + other.first, p, r + (p + r) * (4 * UNIT * shift), shift)
 
     # Proof: proofs/order.v, theorem merging
+    @np.errstate(over="ignore")
     def placed(self, step: float) -> Lower:
         """Merges each point into the nearest one of the grid of every fourth point.
 
@@ -202,6 +204,7 @@ class Lower:
         shift = self.shift + 2.0 * step
         return Lower(first, p, r + (p + r) * (4 * UNIT * shift), shift)
 
+    @np.errstate(over="ignore")
     def delta(self, losses: FloatArray, slack: FloatArray, epsilon: float) -> float:
         """A lower bound of what these outputs contribute to delta(epsilon)."""
         apart = (epsilon - self.shift) - losses
