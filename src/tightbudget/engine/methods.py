@@ -25,6 +25,9 @@ from tightbudget.numerics.bounds import Bounds
 # hundred times as long as for 1e-4, near the limit of their lengths. So bounds by saddle points
 # that are as close as this are not tried again with buckets. Affects time, never truth.
 _OUT_OF_REACH = 1e-8
+# Where lines have proved nothing for so many questions about one composition in turn, they are not
+# asked again. Affects time, never truth.
+_TRIES = 3
 # Several grids of 2^14 points come as close as this, in a second or two. Affects time, never truth.
 LEVELS_REACH = 1e-5
 _POINTS = "grids are limited in their points"
@@ -123,7 +126,12 @@ class ByLines:
 
     def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds by lines, or None where they prove none for some direction."""
+        cache = inquiry.cache
+        in_vain = cache.in_vain if cache is not None else {}
+        if in_vain.get(self.smooth, 0) >= _TRIES:
+            return None
         found = self._worst(inquiry)
+        in_vain[self.smooth] = in_vain.get(self.smooth, 0) + 1 if found is None else 0
         if found is None:
             return None
         return Proved(found, last=not self.smooth and found.relative_gap <= _OUT_OF_REACH)

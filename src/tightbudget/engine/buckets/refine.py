@@ -22,7 +22,7 @@ from tightbudget.engine.buckets.compose import (
     profile,
 )
 from tightbudget.engine.buckets.one_run import OneRun
-from tightbudget.engine.buckets.reading import OnBuckets, on_buckets
+from tightbudget.engine.buckets.reading import DeltaOnBuckets, OnBuckets, on_buckets
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import Question
@@ -89,10 +89,13 @@ def refine(
     """
     insist = insist and patient
     asked = [_InOneDirection.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
-    known = [Known(one.start) for one in asked]
+    known = [Known(one.remembered(cache)) for one in asked]
     why = ""
+    left = [
+        one for one in asked if not one.settled and known[one.direction].bounds.relative_gap > rtol
+    ]
     # the one that looks worse first: as a rule a rough look at the other one then suffices
-    unsettled = sorted((one for one in asked if not one.settled), key=lambda one: -one.size)
+    unsettled = sorted(left, key=lambda one: -one.size)
     for one in unsettled:
         i = one.direction
         # how far this one seems to be below the worst one: half of that decides, as a rule
@@ -152,6 +155,13 @@ class _InOneDirection:
             start = asked.by_formula(run, parts, rtol)
         done = start.relative_gap <= rtol
         return _InOneDirection(question, asked, parts, direction, start, settled=done)
+
+    def remembered(self, cache: Cache | None) -> Bounds:
+        """Returns bounds that need no new grid: a delta is read off the profiles that were made."""
+        if self.settled or cache is None or not isinstance(self.asked, DeltaOnBuckets):
+            return self.start
+        seen = (one.delta(self.asked.epsilon) for one in cache.profiles(self.direction))
+        return functools.reduce(Bounds.meet, seen, self.start)
 
     @functools.cached_property
     def first(self) -> Saddle:
