@@ -147,7 +147,11 @@ def _parent(url: str, end: str, whose: str, point: int | None, ear: Any) -> None
         charge(ledger, "parent-last", ear)
 
 
-@pytest.mark.parametrize("point", [None, 5, 41])
+# When the process dies: each case starts processes, and `make test` shows one of them.
+AT = [None, *(pytest.param(point, marks=pytest.mark.slow) for point in (5, 41))]
+
+
+@pytest.mark.parametrize("point", AT)
 @pytest.mark.parametrize("whose", ["inherited", "new, before"])
 @pytest.mark.parametrize("end", ["close", "exit", "kill", "charge"])
 def test_a_child_keeps_its_charges_when_its_parent_goes(
@@ -402,7 +406,7 @@ def _careless(url: str, name: str, what: str, point: int | None, ear: Any) -> No
     ledger.close()
 
 
-@pytest.mark.parametrize("point", [None, 5, 41])
+@pytest.mark.parametrize("point", AT)
 @pytest.mark.parametrize("what", DROPS)
 def test_who_opens_and_closes_a_file_loses_no_charge(
     sqlite: str, file: Path, what: str, point: int | None
