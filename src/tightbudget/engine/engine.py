@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tightbudget import notebook
 from tightbudget.engine.answer import SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
+from tightbudget.engine.buckets.refine import FIRST_LENGTH, SHORT
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.methods import (
     LEVELS_REACH,
@@ -169,7 +170,8 @@ class Engine:
         # short arrays of doubles answer fast; where they do not do, several grids or smoothed
         # lines may
         if self.saddle_points or rtol >= LEVELS_REACH:
-            yield ByBuckets(self.parts, patient=False)
+            longest = SHORT if self.saddle_points and rtol >= LEVELS_REACH else FIRST_LENGTH
+            yield ByBuckets(self.parts, patient=False, longest=longest)
         if rtol >= LEVELS_REACH:
             yield ByLevels(self.parts)
         if self.saddle_points:

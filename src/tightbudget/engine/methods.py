@@ -14,7 +14,7 @@ from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.reading import on_buckets
-from tightbudget.engine.buckets.refine import refine
+from tightbudget.engine.buckets.refine import FIRST_LENGTH, refine
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.levels.refine import by_levels
 from tightbudget.engine.question import EpsilonAt, Question
@@ -184,10 +184,12 @@ class ByBuckets:
         directions: the composition in each direction.
         patient: whether arrays grow and convolutions are made in extended precision where the gap
             needs it. Without patience a question that needs either is given up at once.
+        longest: how many buckets one part may have without patience, or in the first passes.
     """
 
     directions: tuple[Parts, ...]
     patient: bool = True
+    longest: int = FIRST_LENGTH
 
     name: ClassVar[str] = BUCKETS
 
@@ -201,5 +203,6 @@ class ByBuckets:
             inquiry.cache,
             insist=inquiry.insist,
             patient=self.patient,
+            longest=self.longest,
         )
         return Proved(found.bounds, found.why)

@@ -37,8 +37,8 @@ _PASSES = 8
 _ROUGH = 0.02  # the gap at which two directions are compared first: the worse one mostly shows
 _COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (milliseconds below)
 _CHEAPER = 64.0  # times the variance of a costly plan: an eighth of its buckets
-_FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
-_SHORT = 2**15  # buckets of one part without patience: some ten milliseconds
+FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
+SHORT = 2**15  # buckets of one part where another method is as fast: some ten milliseconds
 # A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
 # of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
 _COARSER, _COARSEST = 10.0, 0.2
@@ -69,6 +69,7 @@ def refine(
     *,
     insist: bool = True,
     patient: bool = True,
+    longest: int = FIRST_LENGTH,
 ) -> Known:
     """Bounds of the answer: the maximum over the directions.
 
@@ -86,6 +87,7 @@ def refine(
         insist: whether a gap that is not reached is followed by wider ones.
         patient: whether arrays grow and convolutions are made in extended precision where the gap
             needs it. Without patience a question that needs either is given up at once.
+        longest: how many buckets one part may have without patience, or in the first passes.
     """
     insist = insist and patient
     asked = [_InOneDirection.of(question, parts, rtol, i) for i, parts in enumerate(directions)]
@@ -111,7 +113,8 @@ def refine(
             if small or known[i].bounds.relative_gap <= wanted:
                 continue
             ask = one.closest if insist else one.refined
-            known[i] = ask(wanted, known[i], floor, ceiling, cache, patient=patient)
+            ask = functools.partial(ask, patient=patient, longest=longest)
+            known[i] = ask(wanted, known[i], floor, ceiling, cache)
             if known[i].why:  # the other direction may still settle it
                 why = known[i].why
                 break
@@ -182,13 +185,14 @@ class _InOneDirection:
         cache: Cache | None,
         *,
         patient: bool = True,
+        longest: int = FIRST_LENGTH,
     ) -> Known:
         """Bounds with relative gap <= rtol, or else the closest ones that a wider gap brings.
 
         A plan for a gap out of reach may need too long arrays at once, and prove nothing. The
         plans for wider gaps prove what they can: so a refusal never knows less than an answer.
         """
-        found = self.refined(rtol, known, floor, ceiling, cache, patient=patient)
+        found = self.refined(rtol, known, floor, ceiling, cache, patient=patient, longest=longest)
         wider, why = _COARSER * rtol, found.why
         # a wider gap is worth its time where it promises bounds that are much closer
         # guard: ladder-of-wider-gaps
@@ -208,6 +212,7 @@ class _InOneDirection:
         cache: Cache | None,
         *,
         patient: bool = True,
+        longest: int = FIRST_LENGTH,
     ) -> Known:
         """Bounds with relative gap <= rtol, or wholly below the floor or above the ceiling.
 
@@ -215,7 +220,7 @@ class _InOneDirection:
         says what stood in the way.
         """
         best, effort, share_of_cuts = known.bounds, _Effort.first(known.share, rtol), math.nan
-        effort = effort if patient else dataclasses.replace(effort, most=_SHORT)
+        effort = dataclasses.replace(effort, most=longest)
         if cache is not None:
             effort = dataclasses.replace(effort, share=0.5 * known.share)  # for its neighbours, too
             saddle = self._tilt(effort, best)
@@ -230,7 +235,7 @@ class _InOneDirection:
                 # what a costly plan will reach is learned from a cheap one
                 plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and cache is None)
                 if plan.clamped and not patient:
-                    raise PrecisionError(f"short arrays have {_SHORT} buckets")
+                    raise PrecisionError(f"short arrays have {longest} buckets")
                 seen = profile(self.parts, plan)
                 if cache is not None:
                     cache.remember_profile(self.direction, seen)
@@ -315,7 +320,7 @@ class _Effort:
     share: float
     tail: float
     cut_share: float
-    most: int = _FIRST_LENGTH
+    most: int = FIRST_LENGTH
     extended: bool = False
     cut: float = math.inf
 
