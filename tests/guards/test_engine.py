@@ -193,7 +193,7 @@ def refused_knows_a_wider_gap() -> bool:
     with (
         mock.patch.object(compose, "MAX_LENGTH", few),
         mock.patch.object(refine, "MAX_LENGTH", few),
-        mock.patch.object(refine, "_FIRST_LENGTH", few),
+        mock.patch.object(refine, "FIRST_LENGTH", few),
     ):
         found = refine.refine(EpsilonAt(1e-5), steps, 1e-10)
     return found.why != "" and found.bounds.relative_gap < 1e-4
