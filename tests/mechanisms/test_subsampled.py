@@ -152,6 +152,23 @@ def test_fine_cells_know_their_ratio(direction):
     assert np.max((bins.w.upper - bins.w.lower)[solid]) < 2e-8 * h / 1e-6
 
 
+@pytest.mark.parametrize("rate", [1e-3, 0.5])
+@pytest.mark.parametrize("ends", [(30.0, 70.0), (50.0, 100.0), (100.0, 400.0), (-0.5, 800.0)])
+def test_a_ratio_beyond_the_digits_of_its_inverse_has_no_bound_below_it(
+    rate: float, ends: tuple[float, float]
+) -> None:
+    """A bin of 40 nats and more, whose Q-mass is at its left end: 1 / w is lost in rounding."""
+    sigma = 0.02
+    pair = Gaussian(sigma).subsampled(rate).pair(REMOVE)
+    masses, q = gaussian(arb(1) / arb(sigma)), arb(rate)
+    edges = np.array(ends)
+    low, high = bins_of(pair, edges).over_one()
+    p, heavy = mixed(masses, q, REMOVE, edges, 1)
+    exact = heavy / p - 1
+    assert low[1] <= exact
+    assert not high[1] < exact
+
+
 @pytest.mark.parametrize("direction", [REMOVE, ADD])
 @pytest.mark.parametrize("rate", [1e-3, 1e-8, 1e-12])
 def test_a_rare_sample_knows_how_far_a_ratio_is_above_one(rate: float, direction) -> None:

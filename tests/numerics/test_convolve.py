@@ -228,3 +228,11 @@ def test_entries_beside_a_heavy_block_keep_their_digits() -> None:
     a = np.concatenate([np.ones(40), np.full(1500, 1e-15)])
     result, error = convolve_by_blocks(a, a)
     assert np.all(error < 1e-9 * result)
+
+
+def test_errors_of_masses_whose_squares_are_no_doubles_are_stated() -> None:
+    """Blocks of 1e-200, whose transforms round as those of others do."""
+    draw = np.random.default_rng(3)
+    a, b = draw.random(2000) * 1e-200, draw.random(2000)
+    plain, small = convolve_by_blocks(a * 1e200, b)[1], convolve_by_blocks(a, b)[1]
+    assert np.all(small >= plain * 1e-200 * (1 - 1e-6))

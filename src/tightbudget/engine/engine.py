@@ -2,8 +2,8 @@
 
 A closed form comes first, then lines through saddle points, then buckets. Of a composition that
 lines take, the buckets are asked twice, with short arrays and with as many buckets as they need;
-smoothed lines are asked in between. Each method gives certified bounds. ``benchmarks`` compares the
-lines and the buckets on the same questions.
+several grids and smoothed lines are asked in between. Each method gives certified bounds.
+``benchmarks`` compares the lines and the buckets on the same questions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Explanation:
         engine: "saddle-point" or "buckets", or "closed form" where one run has one.
         details: a row for each direction that was computed (and each line in it): for a line
             through saddle points c, the step, the number of points, and its errors relative to
-            delta; for buckets the tilt, the bucket's width and the number of buckets.
+            delta; for buckets the tilt, the bucket's width and the number of buckets; for several
+            grids a row for each grid.
     """
 
     question: str

@@ -1,8 +1,8 @@
 """The methods that answer a question: each has one verb, and the engine asks one after the other.
 
 A closed form is of one run. Lines through saddle points are of Gaussian mechanisms, sampled or not:
-they answer with many digits or not at all, and say so quickly. Buckets are of everything. The two
-engines share nothing but the pairs.
+they answer with many digits or not at all, and say so quickly. Buckets are of everything, on
+several grids at once where large losses are rare. The two engines share nothing but the pairs.
 """
 
 from __future__ import annotations

@@ -183,7 +183,9 @@ class RemovePair(_SubsampledPair):
         nothing, zeros = exact(np.zeros(first)), np.zeros(first)
         ones = exact(np.ones(first))
         with np.errstate(all="ignore"):
-            above, below = -low / (1 + low), high / (1 + high)  # w' - 1 and 1 - w'
+            # w' - 1, which has no bound where 1 / w' may be 0, and 1 - w'
+            above = np.where(1 + low > 0, -low / (1 + low), np.inf)
+            below = high / (1 + high)
         over = tuple(np.append(zeros, one) for one in (-_above(below), _above(above)))
         return Bins(stack(nothing, p), stack(nothing, qs), stack(ones, w), (over[0], over[1]))
 
@@ -418,8 +420,8 @@ def _mixed(q: float, r: FloatArray, odds: Enclosure) -> tuple[FloatArray, FloatA
     with np.errstate(all="ignore"):
         part = q * np.exp(r)
         low, high = odds.lower - 1.0, odds.upper - 1.0
-        # exp and expm1 by 4 units, two products and two sums: of each term
-        off = 12 * UNIT * (np.abs(np.expm1(r)) + part * np.maximum(np.abs(low), np.abs(high)))
+        # exp and expm1 by 8 units, at most three products and differences, two sums of each term
+        off = 16 * UNIT * (np.abs(np.expm1(r)) + part * np.maximum(np.abs(low), np.abs(high)))
         off += 2 * UNIT * part
         return np.expm1(r) + part * low - off, np.expm1(r) + part * high + off
 

@@ -112,7 +112,7 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
     # inverse's own, which is relative to |a|_2 |b|_2
     eta = FFT_CONSTANT * UNIT * math.log2(size)  # pays: blocks-transform
     sums = [np.sum(x, axis=1) for x in (one, other)]
-    norms = [np.sqrt(np.sum(x * x, axis=1)) for x in (one, other)]
+    norms = [_norms(x) for x in (one, other)]
     crossed = np.convolve(norms[0], sums[1]), np.convolve(sums[0], norms[1])
     # products of complex numbers lose the root of 5 units; sums of the pairs, and the last two
     own = eta + (len(few) + 5.0) * UNIT  # pays: blocks-products
@@ -122,6 +122,13 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
         error[start : start + bound.size] += bound
     # an exact entry is >= 0, so clipping moves towards it
     return np.maximum(result[:n], 0.0), outwards(error[:n]) + lost
+
+
+def _norms(blocks: FloatArray) -> FloatArray:
+    """The 2-norm of each block, whose squares may be below the range of doubles."""
+    peaks = np.max(blocks, axis=1)
+    scaled = blocks / np.where(peaks > 0.0, peaks, 1.0)[:, None]
+    return np.asarray(peaks * np.sqrt(np.sum(scaled * scaled, axis=1)))
 
 
 def _split(x: FloatArray) -> tuple[FloatArray, list[tuple[int, FloatArray]]]:

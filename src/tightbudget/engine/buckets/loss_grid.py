@@ -52,9 +52,8 @@ class Grid:
 
     def nearest(self, losses: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
         """Returns the nearest point to each loss, and an upper bound of (point - loss)."""
-        position, off = self._position(losses)
-        index = np.rint(position)
-        return index.astype(np.intp), (index - position + off) * self.step
+        index = np.rint(self._position(losses)[0]).astype(np.intp)
+        return index, self.ahead(losses, index)
 
     def ahead(self, losses: FloatArray, points: NDArray[np.intp]) -> FloatArray:
         """Returns upper bounds of (point - loss) for the numbers of points near the losses."""

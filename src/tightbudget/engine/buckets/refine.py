@@ -123,7 +123,8 @@ def refine(
         return Known(worst)
     # an upper bound of inf is an answer where delta may be below the mass at infinity, and a
     # width that comes from the losses' own rounding is nobody's to mend
-    if not why and (math.isinf(worst.upper) or (not unsettled and worst.width <= ROUNDED)):
+    settled = all(one.settled for one in asked)
+    if not why and (math.isinf(worst.upper) or (settled and worst.width <= ROUNDED)):
         return Known(worst)
     return Known(worst, why=why or "the losses themselves are not known more closely")
 

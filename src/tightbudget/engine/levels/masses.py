@@ -198,7 +198,7 @@ class Lower:
         p, r = (np.where(moved < 700.0, x, 0.0) for x in (self.p, self.r))
         rise = np.expm1(np.minimum(moved, 700.0))
         p, r = _binned(to - first, p), _binned(to - first, r + (p + r) * rise)
-        # four terms, each of two sums and two products; expm1 within 4 units, and 4 steps by one
+        # at most five terms, each of two sums and a product; expm1 by 8 units, 4 steps by one
         units = (16 + 8.0 * step) * UNIT
         p, r = lowered(p, r, p * (4 * UNIT), r * units)
         shift = self.shift + 2.0 * step
@@ -225,7 +225,7 @@ def _binned(where: NDArray[np.intp], masses: FloatArray) -> FloatArray:
 
 
 def _off(losses: FloatArray, epsilon: float) -> FloatArray:
-    return 2 * UNIT * np.abs(epsilon - losses)
+    return 4 * UNIT * np.abs(epsilon - losses)  # three differences
 
 
 def _aligned(

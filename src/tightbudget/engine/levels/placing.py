@@ -123,8 +123,8 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
         low, high = (bound[1:m] for bound in bins.over_one())
         usable = np.isfinite(high) & (light > 0)
         light, high = np.where(usable, light, 0.0), np.where(usable, high, 0.0)
-        # an edge that is off by its slack moves w by e^slack, which is below 1 + 1.01 slack
-        off = 1.01 * slack[1:]
+        # an edge that is off by its slack moves w by e^slack
+        off = np.expm1(slack[1:]) * (1 + 8 * UNIT)
         least = low - off * (1 + np.abs(low)) - 4 * UNIT * np.abs(low)
         excess = light * np.maximum(0.0, high + off * (1 + high) + 4 * UNIT * np.abs(high))
         u[-1][0] += bins.p.upper[0]  # guard: levels-lift-left-tail

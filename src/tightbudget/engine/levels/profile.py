@@ -94,7 +94,7 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     total = sum(part.count for part in parts.parts)
     # half of what may be added goes to the first buckets, of h^2 / 4 each; and common losses are
     # resolved, too, which a tilt for rare large ones hardly sees
-    step = math.sqrt(2.0 * demand.variance / total)
+    step = min(1.0, math.sqrt(2.0 * demand.variance / total))  # a spread is of second order below
     step = min(step, *(_RESOLVED / math.sqrt(reach) * _common(part.sketch) for part in parts.parts))
     step = base_step(parts.parts, [step] * len(parts.parts))
     least = demand.cut_share * math.exp(demand.saddle.log_delta)
