@@ -5,7 +5,7 @@ FROM python:3.13-slim-bookworm AS build
 WORKDIR /src
 COPY requirements/serve.txt requirements/serve.txt
 RUN python -m venv /opt/tightbudget \
-    && /opt/tightbudget/bin/python -m pip install --no-cache-dir --require-hashes -r requirements/serve.txt
+    && /opt/tightbudget/bin/python -m pip install --no-cache-dir --no-deps --require-hashes -r requirements/serve.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 # The build backend is in the lock: nothing is asked for that the lock does not name.

@@ -21,7 +21,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 PIP = -m pip --disable-pip-version-check --quiet
-INSTALL_LOCKED = $(PIP) install --require-hashes -r
+# A lock names all that is installed. With --no-deps pip reads nothing else: otherwise, of a
+# requirement with an extra (coverage[toml]) it tries the newest release, and refuses what is not locked.
+INSTALL_LOCKED = $(PIP) install --no-deps --require-hashes -r
 # No index is asked: the build backend is in every lock file.
 INSTALL_SELF = $(PIP) install --no-deps --no-build-isolation --no-index --editable .
 

@@ -6,6 +6,7 @@ names: targets of the Makefile, routes, files, versions. ``make schemas`` checks
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import tomllib
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import tightbudget as tb
 from tightbudget.links import DOCUMENTATION, REPOSITORY
@@ -207,13 +210,36 @@ def test_the_container_asks_a_route_that_needs_no_token() -> None:
 
 
 def test_the_container_is_installed_from_hashes_and_asks_no_index_for_the_package() -> None:
-    assert "--require-hashes -r requirements/serve.txt" in DOCKERFILE
+    assert "--no-deps --require-hashes -r requirements/serve.txt" in DOCKERFILE
     assert "--no-deps --no-build-isolation --no-index ." in DOCKERFILE
     lock = text("requirements/serve.txt")
     for extra in ("web", "postgresql"):
         for needed in PROJECT["optional-dependencies"][extra]:
             name = re.split(r"[\[>=]", needed)[0]
             assert re.search(rf"^{name}==", lock, re.MULTILINE | re.IGNORECASE), name
+
+
+@pytest.mark.parametrize("lock", ["demo", "serve", "test"])
+def test_a_lock_names_all_that_what_it_names_requires(lock: str) -> None:
+    # They are installed with --no-deps: what a lock forgets would be missing.
+    pins = dict(
+        re.findall(r"^([\w.-]+)==([^\s;]+)", text(f"requirements/{lock}.txt"), re.MULTILINE)
+    )
+    pins = {canonicalize_name(name): version for name, version in pins.items()}
+    waiting = [(name, "") for name in pins]
+    seen = set(waiting)
+    while waiting:
+        name, extra = waiting.pop()
+        for line in importlib.metadata.requires(name) or []:
+            needed = Requirement(line)
+            if needed.marker and not needed.marker.evaluate({"extra": extra}):
+                continue
+            found = canonicalize_name(needed.name)
+            assert found in pins, (name, line)
+            assert needed.specifier.contains(pins[found], prereleases=True), (name, line)
+            new = {(found, extra) for extra in ("", *needed.extras)} - seen
+            seen |= new
+            waiting += new
 
 
 def test_composed_services_hold_no_password_and_listen_on_this_machine_alone() -> None:
