@@ -16,6 +16,7 @@ from tests.exact import Composed, response_delta
 
 import tightbudget as tb
 from tightbudget.engine.buckets.compose import Parts, edge_near
+from tightbudget.engine.levels.levels import Room
 from tightbudget.engine.levels.placing import LevelPlan, Run
 from tightbudget.engine.levels.profile import LevelProfile
 from tightbudget.engine.levels.refine import by_levels
@@ -28,7 +29,9 @@ from tightbudget.pairs.direction import Direction
 @st.composite
 def level_plans(
     draw: st.DrawFn,
-) -> tuple[list[tuple[Step, int]], list[tuple[float, int, float, float]], float, int, float, float]:
+) -> tuple[
+    list[tuple[Step, int]], list[tuple[float, int, float, float]], float, Room, float, float
+]:
     """Runs, and a plan of them; each plan is sound, few are wise."""
     runs = draw(compositions())
     kinds = [(step, sum(other == step for other in runs)) for step in dict.fromkeys(runs)]
@@ -43,10 +46,12 @@ def level_plans(
         for _ in kinds
     ]
     base = draw(st.one_of(st.floats(1e-2, 3.0), st.sampled_from([0.25, math.log(2), 1e-3, 10.0])))
-    reach = draw(st.sampled_from([16, 16, 32, 64]))
+    sizes = draw(st.lists(st.sampled_from([16, 16, 32, 64]), min_size=1, max_size=4))
+    # with a small tilt all products are transforms
+    room = Room(tuple(sizes), draw(st.sampled_from([0.0, 1e-3, 0.1, 10.0])))
     least = draw(st.sampled_from([0.0, 1e-12, 1e-6, 1e-2, 0.3]))
     coarsening = draw(st.sampled_from([0.0, 1e-6, 1e-2, 10.0]))
-    return kinds, places, base, reach, least, coarsening
+    return kinds, places, base, room, least, coarsening
 
 
 @pytest.mark.slow
@@ -57,7 +62,7 @@ def level_plans(
 )
 @settings(max_examples=400)
 def test_bounds_hold_whatever_the_plan(task, direction: Direction, at: list[float]) -> None:
-    runs, places, base, reach, least, coarsening = task
+    runs, places, base, room, least, coarsening = task
     exact = Composed.of(
         step.remove if direction is Direction.REMOVE else step.add
         for step, count in runs
@@ -69,7 +74,7 @@ def test_bounds_hold_whatever_the_plan(task, direction: Direction, at: list[floa
         for (pair, count), (edge, level, left, right) in zip(pairs, places, strict=True)
     )
     with np.errstate(all="ignore"):  # an overflow is allowed to widen, not to lie
-        profile = LevelProfile(Parts.of(pairs), LevelPlan(levels, base, reach, least, coarsening))
+        profile = LevelProfile(Parts.of(pairs), LevelPlan(levels, base, room, least, coarsening))
         for epsilon in at:
             low, high = exact.delta(epsilon)
             bounds = profile.delta(epsilon)
@@ -90,7 +95,7 @@ def seen(run: tb.Composition, reach: int, step: float, direction: int = 0) -> Le
         low, high = float(x[0]), float(x[kept][-1])
         edge = edge_near(part, 0.0, step)
         levels.append(Run(part.pair, part.count, edge, 0, low, high, 0.0))
-    plan = LevelPlan(tuple(levels), step, reach, 1e-30, 1e-9)
+    plan = LevelPlan(tuple(levels), step, Room((reach,), 0.0), 1e-30, 1e-9)
     return LevelProfile(parts, plan)
 
 
@@ -106,6 +111,7 @@ def test_losses_on_one_grid_are_exact(runs: int) -> None:
         assert bounds.relative_gap < 1e-9 or bounds.upper < 1e-25
 
 
+ROOM = Room((64,), 0.0)
 RARE = tb.Gaussian(0.917).subsampled(1.94e-5) * 407
 
 
@@ -123,7 +129,7 @@ def test_both_ends_meet_as_grids_grow() -> None:
 def test_a_part_without_a_finite_loss_loses_all() -> None:
     run = (tb.RandomizedResponse(0.75) * 2).engine.parts[0]
     (part,) = run.parts
-    plan = LevelPlan((Run(part.pair, 2, Fraction(0), 0, -2.0, 2.0, 0.0),), 0.25, 64, 0.0, 0.0)
+    plan = LevelPlan((Run(part.pair, 2, Fraction(0), 0, -2.0, 2.0, 0.0),), 0.25, ROOM, 0.0, 0.0)
     assert LevelProfile(run, plan).delta(0.5).upper < 0.7
     assert LevelProfile(dataclasses.replace(run, certain=True), plan).delta(0.5).upper == 1.0
 

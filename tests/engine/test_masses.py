@@ -14,13 +14,13 @@ from flint import arb, ctx
 from tests.balls import ball
 
 from tightbudget.engine.buckets.loss_grid import Grid
-from tightbudget.engine.levels.levels import Levels
+from tightbudget.engine.levels.levels import Levels, Room
 from tightbudget.engine.levels.masses import Lower, Upper, lowered
 from tightbudget.engine.levels.placing import LevelPlan, Run, placed
 from tightbudget.mechanisms import Gaussian, Mechanism, RandomizedResponse
 from tightbudget.pairs.direction import Direction
 
-STEP = 0.37
+STEP, ROOM = 0.37, Room((1024,), 0.0)
 SIZES = [5, 400, 900]  # products one by one, and by blocks
 
 
@@ -50,21 +50,23 @@ def places(n: int) -> list[int]:
     return sorted({0, 1, n // 3, n // 2, n - 1})
 
 
+@pytest.mark.parametrize("block", [0, 1000])
 @pytest.mark.parametrize("n", SIZES)
-def test_a_product_of_upper_masses_is_not_below_the_exact_one(n: int) -> None:
+def test_a_product_of_upper_masses_is_not_below_the_exact_one(n: int, block: int) -> None:
     a, b = drawn(n, 1), drawn(n, 2)
-    found = Upper(3, a) * Upper(-7, b)
+    found = Upper(3, a).times(Upper(-7, b), block)
     assert found.first == -4
     for at in places(2 * n - 1):
         exact = summed(a, b, at)
         assert exact <= Fraction(float(found.u[at])) <= exact + Fraction(1, 10**12) * n
 
 
+@pytest.mark.parametrize("block", [0, 1000])
 @pytest.mark.parametrize("n", SIZES)
-def test_a_product_of_lower_masses_has_less_p_and_more_excess(n: int) -> None:
+def test_a_product_of_lower_masses_has_less_p_and_more_excess(n: int, block: int) -> None:
     p, r, other_p, other_r = drawn(n, 1), drawn(n, 2, -30.0), drawn(n, 3), drawn(n, 4, -30.0)
     one, other = Lower(0, p, r, 0.1), Lower(0, other_p, other_r, 0.2)
-    found = one * other
+    found = one.times(other, block)
     q = [Fraction(float(x)) + Fraction(float(y)) for x, y in zip(other_p, other_r, strict=True)]
     wider = arb(found.shift) - arb(0.1) - arb(0.2)
     for at in places(2 * n - 1):
@@ -173,17 +175,17 @@ def test_readings_are_on_their_side_of_the_sum(epsilon: float) -> None:
 
 def test_lost_mass_of_either_measure_is_lost() -> None:
     u, v = np.array([0.3, 0.2]), np.array([0.1, 0.7])
-    one = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, 64, 0.0, 0.1)
-    other = Levels(Fraction(0), 1.0, {0: Upper(0, v)}, 64, 0.0, 0.3)
+    one = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, ROOM, 0.0, 0.1)
+    other = Levels(Fraction(0), 1.0, {0: Upper(0, v)}, ROOM, 0.0, 0.3)
     finite = [sum(Fraction(float(x)) for x in masses) for masses in (u, v)]
     i, j = Fraction(0.1), Fraction(0.3)
     exact = (finite[0] + i) * (finite[1] + j) - finite[0] * finite[1]
-    assert exact <= Fraction((one * other).infinite) <= exact * (1 + Fraction(1, 10**14))
+    assert exact <= Fraction(one.times(other).infinite) <= exact * (1 + Fraction(1, 10**14))
 
 
 def test_what_is_cut_is_kept_or_lost() -> None:
     u = drawn(30, 5)
-    cut = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, 64, 0.0, 0.0).trimmed(1e-3)
+    cut = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, ROOM, 0.0, 0.0).trimmed(1e-3)
     assert cut.on[0].mass.size < 30
     kept = sum(Fraction(float(x)) for x in cut.on[0].mass) + Fraction(cut.infinite)
     assert kept >= sum(Fraction(float(x)) for x in u)
@@ -191,7 +193,7 @@ def test_what_is_cut_is_kept_or_lost() -> None:
 
 def test_grids_that_are_cut_whole_are_lost() -> None:
     u = drawn(30, 5)
-    cut = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, 64, 0.0, 0.0).trimmed(100.0)
+    cut = Levels(Fraction(0), 1.0, {0: Upper(0, u)}, ROOM, 0.0, 0.0).trimmed(100.0)
     assert not cut.on
     assert Fraction(cut.infinite) >= sum(Fraction(float(x)) for x in u)
 
@@ -199,7 +201,7 @@ def test_grids_that_are_cut_whole_are_lost() -> None:
 def run_of(mechanism: Mechanism, low: float, high: float) -> tuple[Levels[Upper], Levels[Lower]]:
     """One run on a grid of step 1/4."""
     run = Run(mechanism.pair(Direction.REMOVE), 1, Fraction(0), 0, low, high, 0.0)
-    return placed(run, LevelPlan((run,), 0.25, 1024, 0.0, 0.0))
+    return placed(run, LevelPlan((run,), 0.25, ROOM, 0.0, 0.0))
 
 
 def test_atoms_off_the_grid_are_lifted_or_lost() -> None:

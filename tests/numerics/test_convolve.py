@@ -206,13 +206,14 @@ def test_discounted_sums_of_nothing_are_nothing() -> None:
     assert discounted_sums(np.empty(0), 0.5).size == 0
 
 
+@pytest.mark.parametrize("longest", [0, 256, 1000, 1e6])
 @pytest.mark.parametrize(("n", "m"), [(30, 40), (800, 1009), (2000, 2000)])
 @pytest.mark.parametrize("shape", shapes(30, 30))
 def test_each_entry_of_a_convolution_by_blocks_is_within_its_error(
-    n: int, m: int, shape: str
+    n: int, m: int, shape: str, longest: float
 ) -> None:
     a, b = shapes(n, m)[shape]
-    result, error = convolve_by_blocks(a, b)
+    result, error = convolve_by_blocks(a, b, longest)
     assert result.size == error.size == n + m - 1
     assert np.all(result >= 0)
     ints, shift = exact(a, b)

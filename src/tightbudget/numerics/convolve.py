@@ -76,37 +76,49 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     return result, outwards(add_up(eta * spread, rounded))
 
 
-def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def convolve_by_blocks(
+    a: FloatArray, b: FloatArray, longest: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
     """The full linear convolution of a, b >= 0, and a bound on the error of each entry.
 
-    Short arrays, and the heaviest blocks of long ones, are multiplied entry by entry. Other pairs
-    of blocks are transformed: the error of an entry is small beside the blocks that it is made of.
+    Pairs of blocks are transformed: the error of an entry is small beside the blocks that it is
+    made of. Where blocks are to be short, short arrays, and the heaviest entries of long ones, are
+    multiplied entry by entry.
 
     Guarantee: |result[i] - exact[i]| <= error[i]; the result is >= 0.
+
+    Args:
+        a, b: the arrays.
+        longest: how many entries a block may have; blocks of 256 are made for a smaller number,
+            and then what is short or heavy is multiplied entry by entry.
     """
     n = a.size + b.size - 1
     lost = _LOST if np.any(a > 0.0) and np.any(b > 0.0) else 0.0  # below the range of doubles
-    if min(a.size, b.size) <= _FEW:
+    few, steep = min(a.size, b.size), longest < _BLOCK
+    if few <= _FEW and (steep or few <= _DIRECT):
         direct = np.convolve(a, b)
         # as many products and sums as there are terms; 2 more for this line
-        error = direct * ((min(a.size, b.size) + 2) * UNIT)  # pays: blocks-direct
+        error = direct * ((few + 2) * UNIT)  # pays: blocks-direct
         return direct, error + lost
-    one, heavy = _split(a)
-    other, heavy_too = (one, heavy) if b is a else _split(b)
-    result = np.zeros((len(one) + len(other)) * _BLOCK)
+    block = _BLOCK
+    while 2 * block <= longest and block < few:
+        block *= 2
+    one, heavy = _split(a, block, _HEAVY if steep else 0)
+    other, heavy_too = (one, heavy) if b is a else _split(b, block, _HEAVY if steep else 0)
+    result = np.zeros((len(one) + len(other)) * block)
     for blocks, rest in ((heavy, b), (heavy_too, one.ravel())):
-        for start, block in blocks:
-            piece = np.convolve(block, rest)
-            result[start : start + piece.size] += piece
+        for start, piece in blocks:
+            product = np.convolve(piece, rest)
+            result[start : start + product.size] += product
     # products and sums of a block, sums of the pieces, and the two with what is transformed
     error = result * ((_BLOCK + 2 * _HEAVY + 4) * UNIT)  # pays: blocks-heavy
-    size = 2 * _BLOCK
+    size = 2 * block
     fa = fft.rfft(one, size)
     fb = fa if b is a else fft.rfft(other, size)
-    few, many = (fa, fb) if len(fa) <= len(fb) else (fb, fa)
-    spectrum = np.zeros((len(fa) + len(fb) - 1, _BLOCK + 1), dtype=np.complex128)
-    for i, row in enumerate(few):
-        spectrum[i : i + len(many)] += row * many
+    short, long = (fa, fb) if len(fa) <= len(fb) else (fb, fa)
+    spectrum = np.zeros((len(fa) + len(fb) - 1, block + 1), dtype=np.complex128)
+    for i, row in enumerate(short):
+        spectrum[i : i + len(long)] += row * long
     pieces = fft.irfft(spectrum, size)
     # as in `convolve`, for each pair of blocks: |FFT error|_2 |FFT|_max, both ways, and the
     # inverse's own, which is relative to |a|_2 |b|_2
@@ -115,10 +127,10 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
     norms = [_norms(x) for x in (one, other)]
     crossed = np.convolve(norms[0], sums[1]), np.convolve(sums[0], norms[1])
     # products of complex numbers lose the root of 5 units; sums of the pairs, and the last two
-    own = eta + (len(few) + 5.0) * UNIT  # pays: blocks-products
-    bound = np.repeat(eta * (crossed[0] + crossed[1]) + own * np.minimum(*crossed), _BLOCK)
-    for start in (0, _BLOCK):
-        result[start : start + bound.size] += pieces[:, start : start + _BLOCK].ravel()
+    own = eta + (len(short) + 5.0) * UNIT  # pays: blocks-products
+    bound = np.repeat(eta * (crossed[0] + crossed[1]) + own * np.minimum(*crossed), block)
+    for start in (0, block):
+        result[start : start + bound.size] += pieces[:, start : start + block].ravel()
         error[start : start + bound.size] += bound
     # an exact entry is >= 0, so clipping moves towards it
     return np.maximum(result[:n], 0.0), outwards(error[:n]) + lost
@@ -131,16 +143,22 @@ def _norms(blocks: FloatArray) -> FloatArray:
     return np.asarray(peaks * np.sqrt(np.sum(scaled * scaled, axis=1)))
 
 
-def _split(x: FloatArray) -> tuple[FloatArray, list[tuple[int, FloatArray]]]:
-    """The blocks of x, without the heaviest; and these, each with the number of its first entry."""
-    light: FloatArray = np.zeros((-(-x.size // _BLOCK), _BLOCK))
+def _split(x: FloatArray, block: int, most: int) -> tuple[FloatArray, list[tuple[int, FloatArray]]]:
+    """The blocks of x, without the heaviest entries.
+
+    Second, these: at most so many times _BLOCK neighbours, each with the number of the first one.
+    """
+    light: FloatArray = np.zeros((-(-x.size // block), block))
     light.ravel()[: x.size] = x
-    sums = np.sum(light, axis=1)
-    largest = np.argsort(sums)[-_HEAVY:]
+    if not most:
+        return light, []
+    rows = light.reshape(-1, _BLOCK)
+    sums = np.sum(rows, axis=1)
+    largest = np.argsort(sums)[-most:]
     heavy = []
     for k in largest[sums[largest] > _SHARE * np.sum(sums)]:
-        heavy.append((int(k) * _BLOCK, light[k].copy()))
-        light[k] = 0.0
+        heavy.append((int(k) * _BLOCK, rows[k].copy()))
+        rows[k] = 0.0
     return light, heavy
 
 

@@ -93,13 +93,18 @@ class DeltaOnBuckets:
     ) -> Saddle:
         # what may count as infinite depends on delta, and the guess of delta on that
         whole, guess = parts.picture, min(guess, math.log(min(1.0, most)))
+        before, leap = guess, 1.0
         for _ in range(100):
             cut = max(guess + math.log(tail), -700.0)
             saddle = whole.without_tail(cut).for_epsilon(self.epsilon, start=start)
             start = saddle.slope
+            if leap > 1.0 and saddle.log_delta > guess + 0.5:  # too far
+                guess, leap = before, 1.0
+                continue
             if max(saddle.log_delta, cut) > guess - 0.5:
                 break
-            guess = max(saddle.log_delta, cut)
+            before, guess = guess, max(saddle.log_delta, guess + leap * math.log(tail))
+            leap = 2.0 * leap if guess > saddle.log_delta else 1.0
         if slack_nats > 0:
             saddle = whole.without_tail(cut).for_epsilon(self.epsilon, slack_nats, start)
         return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
@@ -166,7 +171,10 @@ class EpsilonOnBuckets:
         """
         left = self._left(parts)
         losses = parts.picture.without_tail(math.log(tail) + math.log(left))
-        return losses.for_delta(left, slack_nats, start=first.slope)
+        saddle = losses.for_delta(left, slack_nats, start=first.slope)
+        # a guess is off where few large losses make delta
+        epsilon = min(max(saddle.epsilon, known.lower), known.upper)
+        return dataclasses.replace(saddle, epsilon=epsilon)
 
     def read(self, profile: Readable, saddle: Saddle, rtol: float) -> Bounds:
         """Searches ``profile`` for the answer."""

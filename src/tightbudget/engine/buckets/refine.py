@@ -100,8 +100,9 @@ def refine(
     unsettled = sorted(left, key=lambda one: -one.size)
     for one in unsettled:
         i = one.direction
-        # how far this one seems to be below the worst one: half of that decides, as a rule
-        below = 1.0 - one.size / max(unsettled[0].size, 1e-300)
+        # how far this one seems to be below the worst one: half of that decides, as a rule; and a
+        # rough look shows that a delta is below all that is answered for
+        below = 1.0 - one.size / max(unsettled[0].size, 1e7 * FLOOR)
         for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
             floor = max(found.bounds.lower for found in known)
             ceiling = math.inf

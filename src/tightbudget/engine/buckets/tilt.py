@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -54,11 +56,27 @@ class Picture:
 
     def cumulants(self, theta: float) -> tuple[float, float, float]:
         """K, K' and K'' of the whole composition at theta."""
-        k0 = k1 = k2 = 0.0
-        for sketch, k in self.sketches:
-            one, mean, variance = tilted_moments(sketch, theta)
-            k0, k1, k2 = k0 + k * one, k1 + k * mean, k2 + k * variance
+        x, log_masses, starts, sizes, counts = self._joined
+        exponents = theta * x + log_masses
+        tops = np.maximum.reduceat(exponents, starts)
+        weights = np.exp(exponents - np.repeat(tops, sizes))
+        totals = np.add.reduceat(weights, starts)
+        means = np.add.reduceat(weights * x, starts) / totals
+        apart = x - np.repeat(means, sizes)
+        variances = np.add.reduceat(weights * apart * apart, starts) / totals
+        k0, k1, k2 = (float(counts @ one) for one in (tops + np.log(totals), means, variances))
         return k0, k1, k2
+
+    @cached_property
+    def _joined(self) -> tuple[Any, ...]:
+        """All losses and masses in a row, where each sketch begins, its length and its runs."""
+        losses, log_masses = (
+            np.concatenate([getattr(sketch, name) for sketch, _ in self.sketches])
+            for name in ("losses", "log_masses")
+        )
+        sizes = np.array([sketch.losses.size for sketch, _ in self.sketches])
+        counts = np.array([float(k) for _, k in self.sketches])
+        return losses, log_masses, np.cumsum(sizes) - sizes, sizes, counts
 
     def for_epsilon(self, epsilon: float, slack_nats: float = 0.0, start: float = 1.0) -> Saddle:
         """Returns the tilt for delta(epsilon), or one that is up to ``slack_nats`` nats worse.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Generic
 
@@ -27,6 +27,44 @@ import numpy as np
 from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.levels.masses import Level, Lower, Upper
 from tightbudget.numerics.rounding import FloatArray, add_up, mul_up, sum_up
+
+_ERRORS = 2e8  # transforms err by 5e-15, and 1e-6 does not matter
+_LEAST_REACH = 256  # with fewer points a grid only makes another one necessary
+
+
+@dataclass(frozen=True)
+class Room:
+    """The number of points of each grid; what is beyond them goes to the next level.
+
+    Attributes:
+        sizes: points of the grid of each level from 0 on; later ones have as many as the last.
+        tilt: a loss counts for about e^(tilt x) times its mass.
+    """
+
+    sizes: tuple[int, ...]
+    tilt: float
+
+    def points(self, level: int) -> int:
+        """Returns the number of points of the grid of one level."""
+        return self.sizes[min(level, len(self.sizes) - 1)]
+
+    def block(self, step: float, uses: int) -> float:
+        """Returns how many points of a step may be transformed together.
+
+        An error of one that is moved by two such blocks counts e^(2 block tilt step) times as
+        much, and there are about 1 / (tilt step) of them.
+        """
+        slope = self.tilt * step
+        return math.log(max(1.0, _ERRORS * slope / uses)) / (2.0 * slope) if slope > 0.0 else 0.0
+
+    def among(self, measures: int) -> Room:
+        """Returns the room of grids while so many measures are still to be composed.
+
+        What grids of n points add falls with n^2, and each round of products adds it once: with
+        2^(1/3) times fewer points a round before, all rounds cost the least for what they add.
+        """
+        fewer = (max(min(n, _LEAST_REACH), int(n / math.cbrt(measures))) for n in self.sizes)
+        return replace(self, sizes=tuple(fewer))
 
 
 @dataclass(frozen=True)
@@ -37,7 +75,7 @@ class Levels(Generic[Level]):
         origin: a point of all grids, nats.
         base: the step of level 0, nats; that of level k is RATIO^k as large.
         on: the masses of each level.
-        reach: points that one grid may have; what is beyond them goes to the next level.
+        room: how many points a grid may have.
         middle: the loss that a grid's points lie around, nats: about the mean that matters.
         infinite: P-mass that is counted as lost at +inf.
     """
@@ -45,7 +83,7 @@ class Levels(Generic[Level]):
     origin: Fraction
     base: float
     on: Mapping[int, Level]
-    reach: int
+    room: Room
     middle: float
     infinite: float
 
@@ -62,8 +100,11 @@ class Levels(Generic[Level]):
         return math.ldexp(self.base, 2 * level)
 
     # Proof: proofs/order.v, theorems products, adaptive, repeated, merging, bucket_spread
-    def __mul__(self, other: Levels[Level]) -> Levels[Level]:
-        """Convolves two measures: that of the composition, whose losses add up."""
+    def times(self, other: Levels[Level], uses: int = 1) -> Levels[Level]:
+        """Convolves two measures: that of the composition, whose losses add up.
+
+        ``uses`` is how often the result is used in a composition, and its errors with it.
+        """
         middle, origin = self.middle + other.middle, self.origin + other.origin
         # (f + i) (f' + i') - f f' = i (f' + i') + f i'
         infinite = 0.0
@@ -78,11 +119,12 @@ class Levels(Generic[Level]):
         level, top = min(there, default=0), max(there, default=-1)
         while level <= top or beyond is not None:
             a, b = self.on.get(level), other.on.get(level)
+            block = self.room.block(self.step(level), uses)
             rest = _sum((b, theirs))
             whole = _sum((
                 beyond,
-                a * rest if a is not None and rest is not None else None,
-                mine * b if mine is not None and b is not None else None,
+                a.times(rest, block) if a is not None and rest is not None else None,
+                mine.times(b, block) if mine is not None and b is not None else None,
             ))  # fmt: skip
             beyond = None
             if whole is not None:
@@ -92,18 +134,19 @@ class Levels(Generic[Level]):
             mine = self._placed(level, _sum((a, mine)))
             theirs = mine if self is other else self._placed(level, _sum((b, theirs)))
             level += 1
-        return Levels(origin, self.base, found, self.reach, middle, infinite)
+        return replace(self, origin=origin, on=found, middle=middle, infinite=infinite)
 
     def _within(self, level: int, whole: Level, middle: float) -> tuple[Level | None, Level | None]:
         """Splits a level around a middle: a grid keeps one part, and the next grid takes the rest.
 
         The middle is counted from the origin.
         """
-        n = whole.mass.size
-        if n <= self.reach:
+        n, most = whole.mass.size, self.room.points(level)
+        if n <= most:
             return whole, None
         at = round(middle / self.step(level)) - whole.first
-        start, end = (min(n, max(0, at + side * (self.reach // 2))) for side in (-1, 1))
+        first = at - most // 4  # large losses are above
+        start, end = (min(n, max(0, i)) for i in (first, first + most))
         outside = [
             self._placed(level, whole.part(i, j)) for i, j in ((0, start), (end, n)) if i < j
         ]
@@ -136,8 +179,7 @@ class Levels(Generic[Level]):
             u = mass[start:end].copy()
             u[0] = add_up(float(u[0]), sum_up(mass[:start]))  # guard: levels-cut-lifted
             kept[level] = Upper(one.first + start, u)
-        infinite = add_up(*lost)
-        return Levels(self.origin, self.base, kept, self.reach, self.middle, infinite)
+        return replace(self, on=kept, infinite=add_up(*lost))
 
     def lifted(self) -> Levels[Level]:
         """Places the finest grid on the next one."""
@@ -145,7 +187,7 @@ class Levels(Generic[Level]):
         whole = _sum((self.on.get(level + 1), self._placed(level, self.on[level])))
         assert whole is not None
         on = {level + 1: whole, **{k: one for k, one in self.on.items() if k > level + 1}}
-        return Levels(self.origin, self.base, on, self.reach, self.middle, self.infinite)
+        return replace(self, on=on)
 
     def axes(self) -> list[tuple[Level, FloatArray, FloatArray]]:
         """Each level with its losses, nats, and how far each of them may be off."""

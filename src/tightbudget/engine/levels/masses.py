@@ -65,9 +65,12 @@ class Upper:
         return Upper(first, scale_up(u, 1))
 
     # Proof: proofs/order.v, theorems products, adaptive, repeated, products_of_laws
-    def __mul__(self, other: Upper) -> Upper:
-        """Composes two measures, whose losses add up."""
-        u, error = convolve_by_blocks(self.u, other.u)
+    def times(self, other: Upper, block: float) -> Upper:
+        """Composes two measures, whose losses add up.
+
+        ``block`` is how many points may be transformed together.
+        """
+        u, error = convolve_by_blocks(self.u, other.u, block)
         return Upper(self.first + other.first, scale_up(u + error, 1))
 
     # Proof: proofs/order.v, theorem bucket_spread
@@ -166,12 +169,15 @@ class Lower:
         return Lower(first, *lowered(p, r, p * UNIT, r * UNIT), shift)
 
     # Proof: proofs/order.v, theorems merging, products, adaptive, repeated
-    def __mul__(self, other: Lower) -> Lower:
-        """Composes two pairs; outputs with equal sums of points are merged."""
-        p, error = convolve_by_blocks(self.p, other.p)
+    def times(self, other: Lower, block: float) -> Lower:
+        """Composes two pairs; outputs with equal sums of points are merged.
+
+        ``block`` is how many points may be transformed together.
+        """
+        p, error = convolve_by_blocks(self.p, other.p, block)
         # q q' - p p' = p r' + r q'
-        one, off = convolve_by_blocks(self.p, other.r)
-        two, by = convolve_by_blocks(self.r, scale_up(other.p + other.r, 1))
+        one, off = convolve_by_blocks(self.p, other.r, block)
+        two, by = convolve_by_blocks(self.r, scale_up(other.p + other.r, 1), block)
         # the sum of both, each within its own error
         r = one + two
         p, r = lowered(p, r, error, off + by + r * UNIT)

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from tightbudget.engine.buckets.loss_grid import Grid
-from tightbudget.engine.levels.levels import Levels
+from tightbudget.engine.levels.levels import Levels, Room
 from tightbudget.engine.levels.masses import RATIO, Lower, Upper, lowered
 from tightbudget.numerics.rounding import (
     TINY,
@@ -21,8 +21,6 @@ from tightbudget.numerics.rounding import (
     sum_up,
 )
 from tightbudget.pairs.pair import Pair
-
-_LEAST_REACH = 256  # with fewer points a grid only makes another one necessary
 
 
 @dataclass(frozen=True)
@@ -52,33 +50,25 @@ class LevelPlan:
 
     Attributes:
         base: the step of level 0, nats.
-        reach: points of one grid of the composition.
+        room: points of the grids of the composition.
         least: P-mass that cuts may cost in all.
         coarsening: variance that placing all of a grid on the next one may add, nats^2.
     """
 
     runs: tuple[Run, ...]
     base: float
-    reach: int
+    room: Room
     least: float
     coarsening: float
-
-    def reach_among(self, measures: int) -> int:
-        """Returns how many points a grid has while so many measures are still to be composed.
-
-        What grids of n points add falls with n^2, and each round of products adds it once: with
-        2^(1/3) times fewer points a round before, all rounds cost the least for what they add.
-        """
-        return max(min(self.reach, _LEAST_REACH), int(self.reach / math.cbrt(measures)))
 
 
 def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
     """The grids of one run, from the finest to the coarsest, each with its number of points."""
     grids: list[tuple[Grid, int]] = []
-    reach = plan.reach_among(len(plan.runs))
-    most = reach // (2 * RATIO) * RATIO  # on each side: sums find room for a while
+    room, level = plan.room.among(len(plan.runs)), run.level
     h, left, right, edge = math.ldexp(plan.base, 2 * run.level), 0, 0, float(run.edge)
     while True:
+        most = 3 * room.points(level) // (4 * RATIO) * RATIO  # on each side, as in a composition
         need_left, need_right = (
             max(0, math.ceil((edge - run.low) / h)) + 1,
             max(0, math.ceil((run.high - edge) / h)) + 2,
@@ -89,7 +79,7 @@ def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
         grids.append((Grid(run.edge - left * Fraction(h), h), left + right + 1))
         if left >= need_left and right >= need_right:
             return grids
-        h *= RATIO
+        h, level = RATIO * h, level + 1
 
 
 def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
@@ -176,11 +166,11 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
         uppers[run.level + k] = Upper(first, scale_up(u[k], ulps) + TINY * (u[k] > 0.0))
         low, excess = lowered(p[k], r[k], p[k] * ulps * 2 * UNIT, r[k] * ulps * 2 * UNIT)
         lowers[run.level + k] = Lower(first, low, excess, 0.0)
-    rest, reach = (run.edge, plan.base), plan.reach_among(len(plan.runs))
+    rest, room = (run.edge, plan.base), plan.room.among(len(plan.runs))
     return (
-        Levels(*rest, uppers, reach, run.middle, add_up(*lost)),
+        Levels(*rest, uppers, room, run.middle, add_up(*lost)),
         # labels are right edges: half a step above the losses
-        Levels(*rest, lowers, reach, run.middle + grids[0][0].step / 2, 0.0),
+        Levels(*rest, lowers, room, run.middle + grids[0][0].step / 2, 0.0),
     )
 
 

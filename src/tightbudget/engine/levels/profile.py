@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tightbudget.engine.buckets.compose import Demand, Parts, base_step, edge_near, span_of
-from tightbudget.engine.levels.levels import Levels
-from tightbudget.engine.levels.masses import Level
+from tightbudget.engine.buckets.tilt import tilted_moments
+from tightbudget.engine.levels.levels import Levels, Room
+from tightbudget.engine.levels.masses import RATIO, Level
 from tightbudget.engine.levels.placing import LevelPlan, Run, placed
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_down, add_up
@@ -72,6 +73,12 @@ class LevelProfile:
 # With n points of a grid the finest step is this, over the root of n, times how far common losses
 # lie apart. Drawn questions of rare sampling want a hundredth of that for 4,096 points.
 _RESOLVED = 0.7
+# The variance that placing losses on the next grid may add, at each level, as a share of what all
+# first buckets may.
+_SHARE = 0.5
+_BEYOND = 20.0  # of e^-x by so many nats nothing is seen
+_LONGEST = 2.0**17
+_LEVELS = 64
 
 
 def _common(sketch: Sketch) -> float:
@@ -96,20 +103,58 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     # resolved, too, which a tilt for rare large ones hardly sees
     step = min(1.0, math.sqrt(2.0 * demand.variance / total))  # a spread is of second order below
     step = min(step, *(_RESOLVED / math.sqrt(reach) * _common(part.sketch) for part in parts.parts))
+    middles = [_typical(part.sketch, 0.1 / total) for part in parts.parts]
+    far = demand.saddle.epsilon + _BEYOND / max(demand.saddle.theta, 1e-300)
+    far -= sum(part.count * middle for part, middle in zip(parts.parts, middles, strict=True))
+    # the step of a grid that a loss that makes delta alone may be placed on
+    widest = max(2.0 * math.sqrt(_SHARE * demand.variance), far / _LONGEST)
+    step = min(step, widest / RATIO ** max(0, math.ceil(math.log(widest / step, RATIO))))
     step = base_step(parts.parts, [step] * len(parts.parts))
     least = demand.cut_share * math.exp(demand.saddle.log_delta)
     runs = []
-    for part in parts.parts:
+    for part, middle in zip(parts.parts, middles, strict=True):
         span = span_of(part, demand, demand.saddle.theta, total)
         # no tilt: what is lifted on the left counts as P-mass
         below = np.logaddexp.accumulate(part.sketch.log_masses)
         first = int(np.searchsorted(below, math.log(least / total)))
         low = float(part.sketch.losses[max(0, first - 1)])
-        middle = _typical(part.sketch, 0.1 / total)
         edge = edge_near(part, middle, step)
         runs.append(Run(part.pair, part.count, edge, 0, low, span.high, middle))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
-    return LevelPlan(tuple(runs), step, reach, least / doublings, 0.3 * demand.variance / doublings)
+    sizes = _sizes(parts, middles, demand, step, far, reach)
+    room = Room(sizes, demand.saddle.theta)
+    coarsening = 0.3 * demand.variance / doublings
+    return LevelPlan(tuple(runs), step, room, least / doublings, coarsening)
+
+
+def _sizes(
+    parts: Parts, middles: Sequence[float], demand: Demand, step: float, far: float, reach: int
+) -> tuple[int, ...]:
+    """The number of points of each grid.
+
+    Beyond them are few of the losses that make delta: placing those on the next grid adds no more
+    variance than a share of what first buckets may. Where one loss makes delta, the grid whose step
+    would add more reaches that far; it may be much longer than others.
+    """
+    theta, tail = demand.saddle.theta, math.log(demand.tail) + demand.saddle.log_delta
+    where, number = [np.array([far])], [np.ones(1)]  # the sum
+    sketches = parts.picture.without_tail(tail).sketches
+    for (sketch, count), middle in zip(sketches, middles, strict=True):
+        where.append(np.abs(sketch.losses - middle))
+        log_m = tilted_moments(sketch, theta)[0]
+        number.append(count * np.exp(theta * sketch.losses + sketch.log_masses - log_m))
+    distance, many = np.concatenate(where), np.concatenate(number)
+    order = np.argsort(distance)
+    distance, beyond = distance[order], np.cumsum(many[order][::-1])[::-1]
+    sizes, h = [reach], step
+    while 0.75 * reach * h < distance[-1] and len(sizes) < _LEVELS:
+        # (4h)^2 / 4 for each loss that is placed on the next grid
+        moved = int(np.searchsorted(-beyond, -_SHARE * demand.variance / (4.0 * h * h)))
+        need = 4.0 / 3.0 * float(distance[moved - 1]) / h if moved else 0.0
+        sizes[-1] = max(reach, math.ceil(min(need, _LONGEST)))
+        sizes.append(reach)
+        h *= RATIO
+    return tuple(sizes)
 
 
 def power(one: Levels[Level], runs: int, plan: LevelPlan) -> Levels[Level]:
@@ -117,12 +162,12 @@ def power(one: Levels[Level], runs: int, plan: LevelPlan) -> Levels[Level]:
     square, result = one, None
     while True:
         if runs & 1:
-            result = square if result is None else (result * square).trimmed(plan.least)
+            result = square if result is None else result.times(square).trimmed(plan.least)
         runs >>= 1
         if not runs:
             assert result is not None
             return result
-        square = tidied(square * square, runs, plan)
+        square = tidied(square.times(square, runs), runs, plan)
 
 
 def tidied(measure: Levels[Level], uses: int, plan: LevelPlan) -> Levels[Level]:
@@ -145,9 +190,9 @@ def merged(measures: Sequence[Levels[Level]], plan: LevelPlan) -> Levels[Level]:
     heapq.heapify(heap)
     number = len(heap)
     while len(heap) > 1:
-        reach = plan.reach_among(len(heap) - 1)
-        one, other = (dataclasses.replace(heapq.heappop(heap)[2], reach=reach) for _ in range(2))
-        both = tidied(one * other, 1, plan)
+        room = plan.room.among(len(heap) - 1)
+        one, other = (dataclasses.replace(heapq.heappop(heap)[2], room=room) for _ in range(2))
+        both = tidied(one.times(other), 1, plan)
         number += 1
         heapq.heappush(heap, (len(both), number, both))
     return heap[0][2]

@@ -15,14 +15,15 @@ from tightbudget.numerics.bounds import Bounds
 
 # None of these decides a bound. Points of one grid in the first pass, and how many passes there
 # are, each with twice as many: with the most, a few hundred thousand runs take two seconds.
-_FEWEST, _PASSES = 2**11, 4
+_FEWEST, _PASSES = 2**9, 4
 # The share of the allowed variance that the first buckets of the first pass may add. Steep losses
 # of rare sampling feel a variance some ten times as much as the tilt says.
-_FIRST = 0.05
+_FIRST = 0.2
 _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
 _NARROWEST = 1e-15  # buckets, nats
 _MANY = 128  # different pairs: each takes some 40 ms
-_LEAST = -150.0  # ln delta; below it transforms lose the digits of tails, and a tilt keeps them
+_FAR = -40.0
+_LEAST = -500.0  # ln delta; below it transforms lose the digits of tails, and a tilt keeps them
 
 
 def by_levels(
@@ -55,13 +56,21 @@ def by_levels(
     # the one that looks worse first: as a rule a rough look at the other one then suffices
     order = sorted(firsts, key=lambda i: -asked.size(firsts[i]))
     for i in order:
-        floor = max(bounds.lower for bounds in known)
         for profile in cache.profiles(i) if cache is not None else ():
             known[i] = known[i].meet(asked.read(profile, firsts[i], rtol))
-        below = 1.0 - asked.size(firsts[i]) / max(asked.size(firsts[order[0]]), 1e-300)
-        for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
-            goal = _Goal(wanted, floor, target)
-            if not goal.met_by(known[i]):
+    tried = dict.fromkeys(order, False)  # whether as close as is asked
+    most = max((asked.size(first) for first in firsts.values()), default=0.0)
+    for look in (True, False):
+        for i in order:
+            wanted = rtol
+            if look:
+                # a guess of a delta far in a tail may be wrong by many nats
+                far = firsts[i].log_delta < _FAR
+                below = 1.0 if far else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
+                wanted = max(rtol, min(_ROUGH, 0.5 * below))
+            goal = _Goal(wanted, max(bounds.lower for bounds in known), target)
+            if not goal.met_by(known[i]) and (look or not tried[i]):
+                tried[i] = wanted == rtol
                 known[i] = _closer(asked, directions[i], firsts[i], goal, known[i], cache, i)
     return Bounds.worst(known)
 
@@ -97,15 +106,15 @@ def _closer(
 ) -> Bounds:
     """Bounds for one direction, from grids with more and more points."""
     share = 1e-2 * goal.rtol
-    saddle = asked.tilt(parts, first, share, 0.0, known)
-    allowed = asked.allowed_variance(saddle, goal.rtol)
-    if saddle.log_delta < _LEAST or not allowed > 0.0:
-        return known
     reach = _FEWEST if goal.rtol < _ROUGH / 10 else _FEWEST // 4
-    variance, before = _FIRST * allowed, math.inf
+    part, before = _FIRST, math.inf
     for _ in range(_PASSES):
-        demand = Demand(saddle, variance, share, share)
-        plan = plan_levels(parts, demand, reach)
+        # a first guess of delta may be some nats too large: bounds of it are closer
+        saddle = asked.tilt(parts, first, share, 0.0, known)
+        allowed = asked.allowed_variance(saddle, goal.rtol)
+        if saddle.log_delta < _LEAST or not allowed > 0.0:
+            break
+        plan = plan_levels(parts, Demand(saddle, part * allowed, share, share), reach)
         if plan.base < _NARROWEST:
             break
         profile = LevelProfile(parts, plan)
@@ -113,10 +122,11 @@ def _closer(
             cache.remember_profile(direction, profile)
         found = asked.read(profile, saddle, goal.rtol)
         known = known.meet(found)
-        if goal.met_by(known) or known.relative_gap > 0.6 * before:
+        if goal.met_by(known) or known.relative_gap > min(0.99, 0.6 * before):
             break
         before = known.relative_gap
         # the gap falls with the variance of the first buckets and the square of the points
-        variance /= max(4.0, 2.0 * found.relative_gap / goal.rtol)
-        reach *= 2
+        part /= 4.0
+        more = math.sqrt(1.5 * found.relative_gap / goal.rtol)
+        reach = int(reach * min(16.0, max(2.0, more)))
     return known
