@@ -159,12 +159,20 @@ def test_rare_samples_are_answered_at_the_default_gap(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("direction", Direction)
-@pytest.mark.parametrize("rate", [1e-3, 1e-8])
-def test_two_rare_runs_hold_the_integral(rate: float, direction: Direction) -> None:
+@pytest.mark.parametrize(
+    ("rate", "epsilon", "direction"),
+    [
+        (1e-3, 3e-3, Direction.REMOVE),
+        (1e-3, 5e-4, Direction.ADD),
+        (1e-8, 3e-8, Direction.REMOVE),
+        (1e-8, 5e-9, Direction.ADD),
+        (1e-3, 9.0, Direction.REMOVE),  # 8.8e-58
+    ],
+)
+def test_two_rare_runs_hold_the_integral(rate: float, epsilon: float, direction: Direction) -> None:
     """Delta of two runs is the mean of one run's closed form over the other one's losses."""
     mp = mpmath.mp.clone()
-    mp.dps = 40
+    mp.dps = 80
     q, sign = mp.mpf(rate), -1 if direction is Direction.ADD else 1
 
     def loss(x: mpmath.mpf) -> mpmath.mpf:
@@ -189,8 +197,10 @@ def test_two_rare_runs_hold_the_integral(rate: float, direction: Direction) -> N
         plain, moved = (mp.npdf(x, m, 1) for m in (0, 1))
         return (1 - q) * plain + q * moved if sign > 0 else plain
 
-    epsilon = 3.0 * rate if sign > 0 else 0.5 * rate
-    exact = mp.quad(lambda x: weight(x) * one(epsilon - loss(x)), [-12, *range(-9, 10), 12, 16])
+    # the other run's formula changes where it is asked for its least loss
+    kink = mp.log((mp.exp(sign * mp.mpf(epsilon)) / (1 - q) - 1 + q) / q) + mp.mpf(1) / 2
+    at = [kink + k for k in (-50, *range(-30, 21), 40)]
+    exact = mp.quad(lambda x: weight(x) * one(epsilon - loss(x)), at)
     parts = (tb.Gaussian(1.0).subsampled(rate) * 2).engine.parts
     found = by_levels(
         DeltaAt(epsilon), (parts[list(Direction).index(direction)],), 1e-4, None, None
