@@ -263,7 +263,12 @@ def cluster():
     """A real one: a scheduler and two worker processes, on this machine only."""
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
-    quiet = {"distributed.scheduler.allowed-failures": 1, "distributed.comm.timeouts.connect": "3s"}
+    # a worker that is started again on a busy machine has time to connect: one that has not gives
+    # up, and a cluster without workers waits for ever
+    quiet = {
+        "distributed.scheduler.allowed-failures": 1,
+        "distributed.comm.timeouts.connect": "30s",
+    }
     with dask.config.set(quiet), distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
         silence_logs="CRITICAL",
@@ -274,6 +279,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     with cluster.get_client() as found:
+        found.wait_for_workers(2, timeout=120)
         yield found
 
 
