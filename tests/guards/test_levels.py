@@ -21,7 +21,7 @@ def above(mechanism: tb.Mechanism, epsilon: float, exact: float, **place: float)
     pair = mechanism.pair(Direction.REMOVE)
     low, high = place.get("low", -9.0), place.get("high", 9.0)
     run = Run(pair, 2, Fraction(0), 0, low, high, 0.0)
-    plan = LevelPlan((run,), 0.25, Room((32,), 0.0), place.get("least", 0.0), 0.0)
+    plan = LevelPlan((run,), 0.25, Room((32,)), place.get("least", 0.0), 0.0)
     return LevelProfile(Parts.of(((pair, 2),)), plan).delta(epsilon).upper >= exact
 
 

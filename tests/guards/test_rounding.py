@@ -911,15 +911,18 @@ def direct_blocks_hold(length: int) -> bool:
 
 
 def transformed_blocks_hold(inverse: float) -> bool:
-    """A one in each block; transforms lose all that they may, and the inverse a little more."""
-    x = np.zeros(256 * 30)
-    x[::256] = 1.0
-    most = 5.0 * 9.0 * UNIT
+    """A one in each other block; transforms lose all they may, and the inverse a little more."""
+    x = np.zeros(256 * 60)
+    x[::512], x[256::512] = 1.0, 1e-7  # so different that blocks stay short
     plain: Any = fft.rfft
     back: Any = fft.irfft
+
+    def all_lost(transform: Any, more: float) -> Any:
+        return lambda a, n: transform(a, n) * (1.0 + (5.0 * math.log2(n) + more) * UNIT)
+
     with (
-        mock.patch.object(fft, "rfft", lambda a, n: plain(a, n) * (1.0 + most)),
-        mock.patch.object(fft, "irfft", lambda a, n: back(a, n) * (1.0 + most + inverse * UNIT)),
+        mock.patch.object(fft, "rfft", all_lost(plain, 0.0)),
+        mock.patch.object(fft, "irfft", all_lost(back, inverse)),
     ):
         got, error = convolve_by_blocks(x, x)
     return bool(np.all(np.abs(got - np.convolve(x, x)) <= error))

@@ -8,6 +8,7 @@ array piece by piece, so that the error of an entry is relative to its own piece
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import fft
@@ -26,11 +27,12 @@ _PIECE = 4096  # `correlate` cuts into transforms of at least this length
 # Up to this length of the shorter array the sum of products is used: at 24 it takes a half (a
 # thousand entries) to a quarter (10^5) of a transform's time, and its relative error is per entry.
 _DIRECT = 24
-# `convolve_by_blocks`: a block of losses holds masses that differ by few orders of magnitude, and a
-# transform of 512 takes microseconds. Up to _FEW entries sums of products take little more time.
-# Up to _HEAVY blocks with more than a _SHARE of all are multiplied entry by entry.
-_BLOCK, _FEW = 256, 768
-_HEAVY, _SHARE = 3, 1e-6
+# `convolve_by_blocks`: up to _SMALL products are made one by one, in 0.2 ms. A block of _BLOCK
+# losses holds masses that differ by few orders of magnitude; blocks whose sums differ by up to
+# _ALIKE are joined: errors of 5e-15 stay small beside all of them. The _HEAVY heaviest blocks with
+# more than a _SHARE of all stand alone: the errors of common losses would hide rare ones.
+_SMALL, _BLOCK = 2**18, 256
+_HEAVY, _SHARE, _ALIKE = 3, 1e-6, 1e6
 # More than 2^21 products that each lose up to 1e-308 below the range of normal doubles.
 _LOST = 1e-300
 _BAND = 8192  # `discounted_sums` takes pieces of so many entries: 128 KiB stay in the second level
@@ -76,58 +78,57 @@ def convolve(a: FloatArray, b: FloatArray, *, extended: bool = False) -> tuple[F
     return result, outwards(add_up(eta * spread, rounded))
 
 
-def convolve_by_blocks(
-    a: FloatArray, b: FloatArray, longest: float = 0.0
-) -> tuple[FloatArray, FloatArray]:
+def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The full linear convolution of a, b >= 0, and a bound on the error of each entry.
 
-    Pairs of blocks are transformed: the error of an entry is small beside the blocks that it is
-    made of. Where blocks are to be short, short arrays, and the heaviest entries of long ones, are
-    multiplied entry by entry.
+    Small products, and those of the heaviest entries of both arrays, are made entry by entry. Other
+    pairs of blocks are transformed: an error is small beside the blocks that it comes from, and a
+    block is as long as its entries are of similar size.
 
     Guarantee: |result[i] - exact[i]| <= error[i]; the result is >= 0.
-
-    Args:
-        a, b: the arrays.
-        longest: how many entries a block may have; blocks of 256 are made for a smaller number,
-            and then what is short or heavy is multiplied entry by entry.
     """
-    n = a.size + b.size - 1
+    n, few = a.size + b.size - 1, min(a.size, b.size)
     lost = _LOST if np.any(a > 0.0) and np.any(b > 0.0) else 0.0  # below the range of doubles
-    few, steep = min(a.size, b.size), longest < _BLOCK
-    if few <= _FEW and (steep or few <= _DIRECT):
+    if few <= _DIRECT or a.size * b.size <= _SMALL:
         direct = np.convolve(a, b)
         # as many products and sums as there are terms; 2 more for this line
         error = direct * ((few + 2) * UNIT)  # pays: blocks-direct
         return direct, error + lost
-    block = _BLOCK
-    while 2 * block <= longest and block < few:
+    one = _Blocks.of(a)
+    other = one if b is a else _Blocks.of(b)
+    longest, block = min(one.longest, other.longest), _BLOCK
+    while block < longest and block < few:
         block *= 2
-    one, heavy = _split(a, block, _HEAVY if steep else 0)
-    other, heavy_too = (one, heavy) if b is a else _split(b, block, _HEAVY if steep else 0)
-    result = np.zeros((len(one) + len(other)) * block)
-    for blocks, rest in ((heavy, b), (heavy_too, one.ravel())):
-        for start, piece in blocks:
-            product = np.convolve(piece, rest)
-            result[start : start + product.size] += product
-    # products and sums of a block, sums of the pieces, and the two with what is transformed
-    error = result * ((_BLOCK + 2 * _HEAVY + 4) * UNIT)  # pays: blocks-heavy
+    one = one.joined(block)
+    other = one if b is a else other.joined(block)
+    result = np.zeros((len(one.light) + len(other.light)) * block)
+    for start, piece in one.heavy:
+        for begin, rest in other.heavy:
+            result[start + begin : start + begin + 2 * _BLOCK - 1] += np.convolve(piece, rest)
+    # products and sums of a piece, sums of the pieces, and the two with what is transformed
+    error = result * ((_BLOCK + 2 * _HEAVY**2 + 4) * UNIT)  # pays: blocks-heavy
     size = 2 * block
-    fa = fft.rfft(one, size)
-    fb = fa if b is a else fft.rfft(other, size)
-    short, long = (fa, fb) if len(fa) <= len(fb) else (fb, fa)
-    spectrum = np.zeros((len(fa) + len(fb) - 1, block + 1), dtype=np.complex128)
-    for i, row in enumerate(short):
-        spectrum[i : i + len(long)] += row * long
+    spectra = fft.rfft(one.light, size)
+    others = spectra if b is a else fft.rfft(other.light, size)
+    spectrum = np.zeros((len(spectra) + len(others) - 1, block + 1), dtype=np.complex128)
+    short, long = (spectra, others) if len(spectra) <= len(others) else (others, spectra)
+    for k, row in enumerate(short):
+        spectrum[k : k + len(long)] += row * long
+    for blocks, light in ((one, others), (other, spectra)):
+        for k, row in blocks.rows().items():
+            spectrum[k : k + len(light)] += fft.rfft(row, size) * light
     pieces = fft.irfft(spectrum, size)
     # as in `convolve`, for each pair of blocks: |FFT error|_2 |FFT|_max, both ways, and the
     # inverse's own, which is relative to |a|_2 |b|_2
     eta = FFT_CONSTANT * UNIT * math.log2(size)  # pays: blocks-transform
-    sums = [np.sum(x, axis=1) for x in (one, other)]
-    norms = [_norms(x) for x in (one, other)]
-    crossed = np.convolve(norms[0], sums[1]), np.convolve(sums[0], norms[1])
+    (sums, heavy_sums), (norms, heavy_norms) = one.sums(), one.norms()
+    (sums_too, heavy_sums_too), (norms_too, heavy_norms_too) = other.sums(), other.norms()
+    crossed = (
+        np.convolve(norms, sums_too + heavy_sums_too) + np.convolve(heavy_norms, sums_too),
+        np.convolve(norms_too, sums + heavy_sums) + np.convolve(heavy_norms_too, sums),
+    )
     # products of complex numbers lose the root of 5 units; sums of the pairs, and the last two
-    own = eta + (len(short) + 5.0) * UNIT  # pays: blocks-products
+    own = eta + (len(short) + 2 * _HEAVY + 5.0) * UNIT  # pays: blocks-products
     bound = np.repeat(eta * (crossed[0] + crossed[1]) + own * np.minimum(*crossed), block)
     for start in (0, block):
         result[start : start + bound.size] += pieces[:, start : start + block].ravel()
@@ -136,30 +137,80 @@ def convolve_by_blocks(
     return np.maximum(result[:n], 0.0), outwards(error[:n]) + lost
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of an array, with its heaviest entries apart.
+
+    Attributes:
+        light: (rows, block) all other entries.
+        heavy: at most _HEAVY times _BLOCK neighbours, each with the number of the first one.
+        longest: the length of a block in which entries are of similar size.
+    """
+
+    light: FloatArray
+    heavy: list[tuple[int, FloatArray]]
+    longest: int
+
+    @staticmethod
+    def of(x: FloatArray) -> _Blocks:
+        """Cuts x into blocks of _BLOCK entries."""
+        light: FloatArray = np.zeros((-(-x.size // _BLOCK), _BLOCK))
+        light.ravel()[: x.size] = x
+        sums = np.sum(light, axis=1)
+        largest = np.argsort(sums)[-_HEAVY:]
+        heavy = []
+        for k in largest[sums[largest] > _SHARE * np.sum(sums)]:
+            heavy.append((int(k) * _BLOCK, light[k].copy()))
+            light[k] = 0.0
+            sums[k] = 0.0
+        # an even number of rows, again and again
+        longest, most, least = _BLOCK, sums, np.where(sums > 0.0, sums, np.inf)
+        while most.size > 1:
+            most, least = (
+                np.append(y, z) if y.size % 2 else y for y, z in ((most, 0.0), (least, np.inf))
+            )
+            most, least = np.maximum(most[::2], most[1::2]), np.minimum(least[::2], least[1::2])
+            if np.any(most > _ALIKE * least):
+                break
+            longest *= 2
+        return _Blocks(light, heavy, longest)
+
+    def joined(self, block: int) -> _Blocks:
+        """Returns the same entries in longer blocks."""
+        light: FloatArray = np.zeros((-(-self.light.size // block), block))
+        light.ravel()[: self.light.size] = self.light.ravel()
+        return _Blocks(light, self.heavy, self.longest)
+
+    def rows(self) -> dict[int, FloatArray]:
+        """Returns the heavy entries as blocks, by number."""
+        found: dict[int, FloatArray] = {}
+        block = self.light.shape[1]
+        for start, piece in self.heavy:
+            k, at = divmod(start, block)
+            row = found.setdefault(k, np.zeros(block))
+            row[at : at + _BLOCK] = piece
+        return found
+
+    def sums(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the sum of each block, of light and of heavy entries."""
+        heavy = np.zeros(len(self.light))
+        for k, row in self.rows().items():
+            heavy[k] = np.sum(row)
+        return np.sum(self.light, axis=1), heavy
+
+    def norms(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the 2-norm of each block, of light and of heavy entries."""
+        heavy = np.zeros(len(self.light))
+        for k, row in self.rows().items():
+            heavy[k] = _norms(row[None, :])[0]
+        return _norms(self.light), heavy
+
+
 def _norms(blocks: FloatArray) -> FloatArray:
     """The 2-norm of each block, whose squares may be below the range of doubles."""
     peaks = np.max(blocks, axis=1)
     scaled = blocks / np.where(peaks > 0.0, peaks, 1.0)[:, None]
     return np.asarray(peaks * np.sqrt(np.sum(scaled * scaled, axis=1)))
-
-
-def _split(x: FloatArray, block: int, most: int) -> tuple[FloatArray, list[tuple[int, FloatArray]]]:
-    """The blocks of x, without the heaviest entries.
-
-    Second, these: at most so many times _BLOCK neighbours, each with the number of the first one.
-    """
-    light: FloatArray = np.zeros((-(-x.size // block), block))
-    light.ravel()[: x.size] = x
-    if not most:
-        return light, []
-    rows = light.reshape(-1, _BLOCK)
-    sums = np.sum(rows, axis=1)
-    largest = np.argsort(sums)[-most:]
-    heavy = []
-    for k in largest[sums[largest] > _SHARE * np.sum(sums)]:
-        heavy.append((int(k) * _BLOCK, rows[k].copy()))
-        rows[k] = 0.0
-    return light, heavy
 
 
 def convolve_directly(a: FloatArray, b: FloatArray) -> FloatArray:

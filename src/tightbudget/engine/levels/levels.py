@@ -28,7 +28,6 @@ from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.levels.masses import Level, Lower, Upper
 from tightbudget.numerics.rounding import FloatArray, add_up, mul_up, sum_up
 
-_ERRORS = 2e8  # transforms err by 5e-15, and 1e-6 does not matter
 _LEAST_REACH = 256  # with fewer points a grid only makes another one necessary
 
 
@@ -38,24 +37,13 @@ class Room:
 
     Attributes:
         sizes: points of the grid of each level from 0 on; later ones have as many as the last.
-        tilt: a loss counts for about e^(tilt x) times its mass.
     """
 
     sizes: tuple[int, ...]
-    tilt: float
 
     def points(self, level: int) -> int:
         """Returns the number of points of the grid of one level."""
         return self.sizes[min(level, len(self.sizes) - 1)]
-
-    def block(self, step: float, uses: int) -> float:
-        """Returns how many points of a step may be transformed together.
-
-        An error of one that is moved by two such blocks counts e^(2 block tilt step) times as
-        much, and there are about 1 / (tilt step) of them.
-        """
-        slope = self.tilt * step
-        return math.log(max(1.0, _ERRORS * slope / uses)) / (2.0 * slope) if slope > 0.0 else 0.0
 
     def among(self, measures: int) -> Room:
         """Returns the room of grids while so many measures are still to be composed.
@@ -100,11 +88,8 @@ class Levels(Generic[Level]):
         return math.ldexp(self.base, 2 * level)
 
     # Proof: proofs/order.v, theorems products, adaptive, repeated, merging, bucket_spread
-    def times(self, other: Levels[Level], uses: int = 1) -> Levels[Level]:
-        """Convolves two measures: that of the composition, whose losses add up.
-
-        ``uses`` is how often the result is used in a composition, and its errors with it.
-        """
+    def __mul__(self, other: Levels[Level]) -> Levels[Level]:
+        """Convolves two measures: that of the composition, whose losses add up."""
         middle, origin = self.middle + other.middle, self.origin + other.origin
         # (f + i) (f' + i') - f f' = i (f' + i') + f i'
         infinite = 0.0
@@ -119,12 +104,11 @@ class Levels(Generic[Level]):
         level, top = min(there, default=0), max(there, default=-1)
         while level <= top or beyond is not None:
             a, b = self.on.get(level), other.on.get(level)
-            block = self.room.block(self.step(level), uses)
             rest = _sum((b, theirs))
             whole = _sum((
                 beyond,
-                a.times(rest, block) if a is not None and rest is not None else None,
-                mine.times(b, block) if mine is not None and b is not None else None,
+                a * rest if a is not None and rest is not None else None,
+                mine * b if mine is not None and b is not None else None,
             ))  # fmt: skip
             beyond = None
             if whole is not None:

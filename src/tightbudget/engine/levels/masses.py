@@ -65,12 +65,9 @@ class Upper:
         return Upper(first, scale_up(u, 1))
 
     # Proof: proofs/order.v, theorems products, adaptive, repeated, products_of_laws
-    def times(self, other: Upper, block: float) -> Upper:
-        """Composes two measures, whose losses add up.
-
-        ``block`` is how many points may be transformed together.
-        """
-        u, error = convolve_by_blocks(self.u, other.u, block)
+    def __mul__(self, other: Upper) -> Upper:
+        """Composes two measures, whose losses add up."""
+        u, error = convolve_by_blocks(self.u, other.u)
         return Upper(self.first + other.first, scale_up(u + error, 1))
 
     # Proof: proofs/order.v, theorem bucket_spread
@@ -169,15 +166,12 @@ class Lower:
         return Lower(first, *lowered(p, r, p * UNIT, r * UNIT), shift)
 
     # Proof: proofs/order.v, theorems merging, products, adaptive, repeated
-    def times(self, other: Lower, block: float) -> Lower:
-        """Composes two pairs; outputs with equal sums of points are merged.
-
-        ``block`` is how many points may be transformed together.
-        """
-        p, error = convolve_by_blocks(self.p, other.p, block)
+    def __mul__(self, other: Lower) -> Lower:
+        """Composes two pairs; outputs with equal sums of points are merged."""
+        p, error = convolve_by_blocks(self.p, other.p)
         # q q' - p p' = p r' + r q'
-        one, off = convolve_by_blocks(self.p, other.r, block)
-        two, by = convolve_by_blocks(self.r, scale_up(other.p + other.r, 1), block)
+        one, off = convolve_by_blocks(self.p, other.r)
+        two, by = convolve_by_blocks(self.r, scale_up(other.p + other.r, 1))
         # the sum of both, each within its own error
         r = one + two
         p, r = lowered(p, r, error, off + by + r * UNIT)

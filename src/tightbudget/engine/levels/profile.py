@@ -121,8 +121,7 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
         edge = edge_near(part, middle, step)
         runs.append(Run(part.pair, part.count, edge, 0, low, span.high, middle))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
-    sizes = _sizes(parts, middles, demand, step, far, reach)
-    room = Room(sizes, demand.saddle.theta)
+    room = Room(_sizes(parts, middles, demand, step, far, reach))
     coarsening = 0.3 * demand.variance / doublings
     return LevelPlan(tuple(runs), step, room, least / doublings, coarsening)
 
@@ -162,12 +161,12 @@ def power(one: Levels[Level], runs: int, plan: LevelPlan) -> Levels[Level]:
     square, result = one, None
     while True:
         if runs & 1:
-            result = square if result is None else result.times(square).trimmed(plan.least)
+            result = square if result is None else (result * square).trimmed(plan.least)
         runs >>= 1
         if not runs:
             assert result is not None
             return result
-        square = tidied(square.times(square, runs), runs, plan)
+        square = tidied(square * square, runs, plan)
 
 
 def tidied(measure: Levels[Level], uses: int, plan: LevelPlan) -> Levels[Level]:
@@ -192,7 +191,7 @@ def merged(measures: Sequence[Levels[Level]], plan: LevelPlan) -> Levels[Level]:
     while len(heap) > 1:
         room = plan.room.among(len(heap) - 1)
         one, other = (dataclasses.replace(heapq.heappop(heap)[2], room=room) for _ in range(2))
-        both = tidied(one.times(other), 1, plan)
+        both = tidied(one * other, 1, plan)
         number += 1
         heapq.heappush(heap, (len(both), number, both))
     return heap[0][2]

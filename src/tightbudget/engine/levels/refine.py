@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 from tightbudget.engine.buckets.compose import Demand, Parts
-from tightbudget.engine.buckets.reading import OnBuckets, on_buckets
+from tightbudget.engine.buckets.reading import DeltaOnBuckets, OnBuckets, on_buckets
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.levels.profile import LevelProfile, plan_levels
@@ -23,7 +24,7 @@ _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at fir
 _NARROWEST = 1e-15  # buckets, nats
 _MANY = 128  # different pairs: each takes some 40 ms
 _FAR = -40.0
-_LEAST = -500.0  # ln delta; below it transforms lose the digits of tails, and a tilt keeps them
+_LEAST = -620.0  # ln delta; below it transforms lose the digits of tails, and a tilt keeps them
 
 
 def by_levels(
@@ -111,6 +112,10 @@ def _closer(
     for _ in range(_PASSES):
         # a first guess of delta may be some nats too large: bounds of it are closer
         saddle = asked.tilt(parts, first, share, 0.0, known)
+        if isinstance(asked, DeltaOnBuckets) and goal.floor > 0.0:
+            # what is far below the other direction need not be known
+            least = math.log(goal.floor) + math.log(goal.rtol)
+            saddle = dataclasses.replace(saddle, log_delta=max(saddle.log_delta, least))
         allowed = asked.allowed_variance(saddle, goal.rtol)
         if saddle.log_delta < _LEAST or not allowed > 0.0:
             break
