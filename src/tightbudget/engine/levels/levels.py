@@ -1,8 +1,8 @@
 """A measure on several grids at once: rare large losses beside common small ones.
 
 One grid would have to be as fine as common losses need and as long as rare ones reach. Here each
-grid has four times the step of the finer one before it, and all have about as many points; a loss
-lies on the first grid that reaches it. In a composition mass of a finer grid is placed on a coarser
+grid has four times the step of the finer one before it; a loss lies on the first grid that reaches
+it. In a composition mass of a finer grid is placed on a coarser
 one where it meets mass that is there, and what the end of a grid cuts off is placed on the next.
 
 A placing is a spread (upper masses) or a merge (lower ones), so the upper measure dominates and the
