@@ -6,7 +6,7 @@ import pytest
 from tests.cases import CASES, Case
 
 import tightbudget as tb
-from tightbudget.engine.methods import ClosedForm
+from tightbudget.engine.methods import ByVariation, ClosedForm
 
 SAMPLED = [
     Case("gaussian-sampled", tb.Gaussian(1.0).subsampled(0.01)),
@@ -44,3 +44,29 @@ def test_one_sampled_run_is_answered_by_its_formula(case: Case, epsilon: float) 
 
 def test_a_whole_gaussian_is_answered_by_lines() -> None:
     assert (tb.Gaussian(100.0) * 1).answer(epsilon=0.1, rtol=1e-9).method == "saddle-point"
+
+
+MANY = {
+    "sampled": tb.Laplace(1.0).subsampled(0.01) * 2 + tb.Laplace(2.0).subsampled(0.01),
+    "two mechanisms": tb.Laplace(40.0) * 2 + tb.Gaussian(50.0) * 3,
+    "logistic": tb.Logistic(60.0) * 4 + tb.Laplace(80.0),
+}
+
+
+@pytest.mark.parametrize("run", MANY.values(), ids=MANY)
+def test_an_epsilon_is_zero_where_delta_covers_the_variation_of_each_run(
+    run: tb.Composition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = max(
+        sum(count * pair.closed_delta(0.0)[1] for pair, count in pairs)
+        for pairs in run.engine.pairs
+    )
+    told = run.answer(delta=whole * (1 + 1e-12))
+    assert (told.bounds.lower, told.bounds.upper) == (0.0, 0.0)
+    assert told.method == "closed form"
+    # a composition has less variation than its runs together, and that is left to the engines
+    exact = run.delta(0.0)
+    assert exact.upper < whole
+    assert run.answer(delta=0.9 * exact.lower).bounds.lower > 0.0
+    monkeypatch.setattr(ByVariation, "bounds", lambda *_: None)
+    assert run.answer(delta=whole * (1 + 1e-12)).bounds.lower == 0.0

@@ -424,14 +424,20 @@ MUTATIONS = [
         {"ladder-of-wider-gaps": "while False:"},
         refused_knows_a_wider_gap,
     ),
+    Without(
+        "an epsilon is zero where delta covers all variations",
+        {"variation-covered": "if False:"},
+        fails="tests/engine/test_closed_forms.py::"
+        "test_an_epsilon_is_zero_where_delta_covers_the_variation_of_each_run[two mechanisms]",
+    ),
 ]
 
 
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
-    monkeypatch: pytest.MonkeyPatch, mutation: Without
+    monkeypatch: pytest.MonkeyPatch, mutation: Without, request: pytest.FixtureRequest
 ) -> None:
-    lose_a_truth(monkeypatch, mutation)
+    lose_a_truth(monkeypatch, mutation, request.session)
 
 
 def test_histograms_are_answered_with_all_guards_on() -> None:

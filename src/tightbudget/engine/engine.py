@@ -23,6 +23,7 @@ from tightbudget.engine.methods import (
     ByBuckets,
     ByLevels,
     ByLines,
+    ByVariation,
     ClosedForm,
     Inquiry,
     Method,
@@ -163,6 +164,9 @@ class Engine:
 
     def _methods(self, rtol: float) -> Iterator[Method]:
         """Yields the methods in the order in which they are asked, the fastest first."""
+        # lines of one pair answer as fast as some formulas do, those of many take seconds
+        if any(len(pairs) > 1 for pairs in self.pairs):
+            yield ByVariation(self.pairs)
         # a formula is of one run: others need not ask each pair for its sketch before the lines do
         if all(len(pairs) == 1 and pairs[0][1] == 1 for pairs in self.pairs):
             yield ClosedForm(self.parts)
