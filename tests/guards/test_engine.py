@@ -425,6 +425,11 @@ MUTATIONS = [
         refused_knows_a_wider_gap,
     ),
     Without(
+        "fewer runs are asked alone",
+        {"fewer-runs-alone": "alone = inquiry"},
+        fails="tests/engine/test_fewer_runs.py::test_profiles_of_fewer_runs_say_nothing_about_all",
+    ),
+    Without(
         "an epsilon is zero where delta covers all variations",
         {"variation-covered": "if False:"},
         fails="tests/engine/test_closed_forms.py::"

@@ -21,6 +21,7 @@ from tightbudget.engine.cache import Cache
 from tightbudget.engine.methods import (
     LEVELS_REACH,
     ByBuckets,
+    ByFewerRuns,
     ByLevels,
     ByLines,
     ByVariation,
@@ -172,6 +173,7 @@ class Engine:
             yield ClosedForm(self.parts)
         if self.saddle_points:
             yield ByLines(self.saddle_points)
+        yield ByFewerRuns(self.parts)
         # short arrays of doubles answer fast; where they do not do, several grids or smoothed
         # lines may
         if self.saddle_points or rtol >= LEVELS_REACH:

@@ -8,6 +8,7 @@ two engines share nothing but the pairs.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.buckets.refine import FIRST_LENGTH, refine
+from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.levels.refine import by_levels
 from tightbudget.engine.question import EpsilonAt, Question
@@ -146,6 +148,56 @@ class ByVariation:
                 if whole > question.delta:  # guard: variation-covered
                     return None
         return Proved(Bounds(0.0, 0.0), why="")
+
+
+@dataclass(frozen=True)
+class ByFewerRuns:
+    """A delta close to 1, which a part of the runs has already.
+
+    Leaving runs out is a post-processing: delta of the rest is not larger. The rounding of millions
+    of runs would take more from a lower bound than is left to 1.
+    """
+
+    directions: tuple[Parts, ...]
+
+    name: ClassVar[str] = BUCKETS
+
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
+        """A lower bound by fewer runs, and 1; None where half of the runs may be too few."""
+        question = inquiry.question
+        if isinstance(question, EpsilonAt):
+            return None
+        for parts in self.directions:
+            fewer = _fewer(parts, question.epsilon)
+            if fewer is None:
+                continue
+            # what is kept of the whole composition says nothing about a part of it
+            alone = dataclasses.replace(inquiry, cache=None)  # guard: fewer-runs-alone
+            found = ByBuckets((fewer,), patient=False).bounds(alone)
+            if found is not None and found.bounds.lower >= 1.0 - inquiry.rtol:
+                return Proved(Bounds(found.bounds.lower, 1.0), why="")
+        return None
+
+
+def _fewer(parts: Parts, epsilon: float) -> Parts | None:
+    """So many runs that their losses are above epsilon by 8 standard deviations and 12 nats."""
+    if parts.certain:
+        return None
+    moments = [tilted_moments(part.sketch, 0.0)[1:] for part in parts.parts]
+    sums = [part.count * mean for part, (mean, _) in zip(parts.parts, moments, strict=True)]
+    # a part that adds little to the sum takes as much time, and rounds as much
+    kept = [k for k, one in enumerate(sums) if one > 0.0 and one >= 0.1 * sum(sums)]
+    if not kept:
+        return None
+    mean = sum(sums[k] for k in kept)
+    root = 8.0 * math.sqrt(sum(parts.parts[k].count * moments[k][1] for k in kept))
+    beyond = max(0.0, epsilon) + 12.0
+    share = ((root + math.sqrt(root * root + 4.0 * mean * beyond)) / (2.0 * mean)) ** 2
+    if not share < 0.5:
+        return None
+    return Parts.of(
+        tuple((one.pair, math.ceil(one.count * share)) for one in (parts.parts[k] for k in kept))
+    )
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def refine(
     """Bounds of the answer: the maximum over the directions.
 
     Guarantee: the exact value lies inside. Where ``why`` is empty, (upper - lower) <= rtol *
-    upper, unless a delta's upper bound is below 1e-290, or the losses are known too badly (then
+    upper, unless a delta's upper bound is below 1e-280, or the losses are known too badly (then
     upper - lower <= 1e-12), or an epsilon is inf because delta may be below the mass at infinity.
     With a ``target`` it stops as soon as both bounds are on one side of it.
 
@@ -102,7 +102,7 @@ def refine(
         i = one.direction
         # how far this one seems to be below the worst one: half of that decides, as a rule; and a
         # rough look shows that a delta is below all that is answered for
-        below = 1.0 - one.size / max(unsettled[0].size, 1e7 * FLOOR)
+        below = 1.0 - one.size / max(unsettled[0].size, FLOOR)
         for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
             floor = max(found.bounds.lower for found in known)
             ceiling = math.inf

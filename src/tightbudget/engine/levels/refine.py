@@ -6,6 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from tightbudget.engine.answer import FLOOR
 from tightbudget.engine.buckets.compose import Demand, Parts
 from tightbudget.engine.buckets.reading import DeltaOnBuckets, OnBuckets, on_buckets
 from tightbudget.engine.buckets.tilt import Saddle
@@ -25,7 +26,8 @@ _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at fir
 _NARROWEST = 1e-15  # buckets, nats
 _MANY = 128  # different pairs: each takes some 40 ms
 _FAR = -40.0  # ln delta; below it a first guess may be off by many nats
-_LEAST = -620.0  # ln delta; masses that make less are hardly doubles
+_LEAST = -660.0  # ln delta; masses that make less are hardly doubles
+_NOTHING = 0.99  # a relative gap
 
 
 def by_levels(
@@ -64,14 +66,14 @@ def by_levels(
     most = max((asked.size(first) for first in firsts.values()), default=0.0)
     for look in (True, False):
         for i in order:
-            wanted = rtol
-            if look:
-                # a guess of a delta far in a tail may be wrong by many nats
-                far = firsts[i].log_delta < _FAR
-                below = 1.0 if far else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
-                wanted = max(rtol, min(_ROUGH, 0.5 * below))
+            # a guess of a delta far in a tail may be wrong by many nats
+            far = firsts[i].log_delta < _FAR
+            below = 1.0 if far else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
+            wanted = max(rtol, min(_ROUGH, 0.5 * below)) if look else rtol
             goal = _Goal(wanted, max(bounds.lower for bounds in known), target)
-            if not goal.met_by(known[i]) and (look or not tried[i]):
+            # what a rough look sees nothing of is not seen by a close one, either
+            in_vain = tried[i] or (far and not look and known[i].relative_gap > _NOTHING)
+            if not goal.met_by(known[i]) and not in_vain:
                 tried[i] = wanted == rtol
                 known[i] = _closer(asked, directions[i], firsts[i], goal, known[i], cache, i)
     return Bounds.worst(known)
@@ -93,7 +95,7 @@ class _Goal:
 
     def met_by(self, bounds: Bounds) -> bool:
         """Whether the bounds are close enough, or too small or too large to matter."""
-        close = bounds.relative_gap <= self.rtol or bounds.upper <= self.floor
+        close = bounds.relative_gap <= self.rtol or bounds.upper <= max(FLOOR, self.floor)
         return close or bounds.decides(self.target)
 
 
@@ -128,7 +130,7 @@ def _closer(
             cache.remember_profile(direction, profile)
         found = asked.read(profile, saddle, goal.rtol)
         known = known.meet(found)
-        if goal.met_by(known) or known.relative_gap > min(0.99, 0.6 * before):
+        if goal.met_by(known) or known.relative_gap > min(_NOTHING, 0.6 * before):
             break
         before = known.relative_gap
         # the gap falls with the variance of the first buckets and the square of the points
