@@ -108,7 +108,10 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     far -= sum(part.count * middle for part, middle in zip(parts.parts, middles, strict=True))
     # the step of a grid that a loss that makes delta alone may be placed on
     widest = max(2.0 * math.sqrt(_SHARE * demand.variance), far / _LONGEST)
-    step = min(step, widest / RATIO ** max(0, math.ceil(math.log(widest / step, RATIO))))
+    # at the largest loss no tilt tells how fine and how long grids have to be
+    tilted = demand.saddle.spread > far / _LONGEST
+    if tilted:
+        step = min(step, widest / RATIO ** max(0, math.ceil(math.log(widest / step, RATIO))))
     step = base_step(parts.parts, [step] * len(parts.parts))
     least = demand.cut_share * math.exp(demand.saddle.log_delta)
     runs = []
@@ -121,9 +124,9 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
         edge = edge_near(part, middle, step)
         runs.append(Run(part.pair, part.count, edge, 0, low, span.high, middle))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
-    room = Room(_sizes(parts, middles, demand, step, far, reach))
+    sizes = _sizes(parts, middles, demand, step, far, reach) if tilted else (reach,)
     coarsening = 0.3 * demand.variance / doublings
-    return LevelPlan(tuple(runs), step, room, least / doublings, coarsening)
+    return LevelPlan(tuple(runs), step, Room(sizes), least / doublings, coarsening)
 
 
 def _sizes(
