@@ -171,10 +171,7 @@ class EpsilonOnBuckets:
         """
         left = self._left(parts)
         losses = parts.picture.without_tail(math.log(tail) + math.log(left))
-        saddle = losses.for_delta(left, slack_nats, start=first.slope)
-        # a guess is off where few large losses make delta
-        epsilon = min(max(saddle.epsilon, known.lower), known.upper)
-        return dataclasses.replace(saddle, epsilon=epsilon)
+        return losses.for_delta(left, slack_nats, start=first.slope)
 
     def read(self, profile: Readable, saddle: Saddle, rtol: float) -> Bounds:
         """Searches ``profile`` for the answer."""

@@ -110,12 +110,17 @@ def _closer(
 ) -> Bounds:
     """Bounds for one direction, from grids with more and more points."""
     share = 1e-2 * goal.rtol
-    reach = _FEWEST if goal.rtol < _ROUGH / 10 else _FEWEST // 4
-    part, before = _FIRST, math.inf
+    # wide gaps are cheap to reach well
+    wide = goal.rtol >= _ROUGH / 10
+    reach, part, before = _FEWEST, _FIRST / 4 if wide else _FIRST, math.inf
     for _ in range(_PASSES):
         # a first guess of delta may be some nats too large: bounds of it are closer
         saddle = asked.tilt(parts, first, share, 0.0, known)
-        if isinstance(asked, DeltaOnBuckets) and goal.floor > 0.0:
+        if not isinstance(asked, DeltaOnBuckets):
+            # a guess is off where few large losses make delta
+            epsilon = min(max(saddle.epsilon, known.lower), known.upper)
+            saddle = dataclasses.replace(saddle, epsilon=epsilon)
+        elif goal.floor > 0.0:
             # what is far below the other direction need not be known
             least = math.log(goal.floor) + math.log(goal.rtol)
             saddle = dataclasses.replace(saddle, log_delta=max(saddle.log_delta, least))
