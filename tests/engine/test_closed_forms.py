@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from tests.cases import CASES, Case
 
 import tightbudget as tb
-from tightbudget.engine.methods import ByVariation, ClosedForm
+from tightbudget.engine.methods import ByVariation, ClosedForm, Inquiry
+from tightbudget.engine.question import EpsilonAt
 
 SAMPLED = [
     Case("gaussian-sampled", tb.Gaussian(1.0).subsampled(0.01)),
@@ -70,3 +73,12 @@ def test_an_epsilon_is_zero_where_delta_covers_the_variation_of_each_run(
     assert run.answer(delta=0.9 * exact.lower).bounds.lower > 0.0
     monkeypatch.setattr(ByVariation, "bounds", lambda *_: None)
     assert run.answer(delta=whole * (1 + 1e-12)).bounds.lower == 0.0
+
+
+def test_a_sum_of_variations_is_not_below_the_exact_one() -> None:
+    """Of two runs of which one says nothing, delta(0) is 1 - e^(-1/2), and so is the sum."""
+    run = tb.Laplace(1.0) + tb.Laplace(1e100)
+    exact = -math.expm1(-0.5)
+    method = ByVariation(run.engine.pairs)
+    assert method.bounds(Inquiry(EpsilonAt(exact * (1 - 1e-14)), 1e-4)) is None
+    assert method.bounds(Inquiry(EpsilonAt(exact * (1 + 1e-14)), 1e-4)) is not None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
+from tests.exact import response_delta
 
 import tightbudget as tb
 from tightbudget.engine.cache import Cache
@@ -27,11 +30,23 @@ def test_a_part_of_the_runs_shows_a_delta_of_nearly_one(run: tb.Composition) -> 
 @long
 def test_what_is_left_is_a_part_of_the_composition(run: tb.Composition) -> None:
     for parts in run.engine.parts:
-        fewer = _fewer(parts, 2.0)
+        fewer = _fewer(parts, 2.0, 1e-4)
         assert fewer is not None
         counts = {id(part.pair): part.count for part in parts.parts}
         assert all(part.count <= counts[id(part.pair)] for part in fewer.parts)
         assert sum(part.count for part in fewer.parts) < 0.5 * sum(counts.values())
+
+
+@pytest.mark.parametrize(("runs", "epsilon"), [(600, 2.0), (1000, -3.0), (1000, 40.0)])
+@pytest.mark.parametrize("rtol", [1e-3, 1e-6])
+def test_fewer_runs_prove_no_more_than_all_have(runs: int, epsilon: float, rtol: float) -> None:
+    """Randomised response, whose delta is a binomial sum."""
+    parts = (tb.RandomizedResponse(0.75) * runs).engine.parts
+    proved = ByFewerRuns(parts).bounds(Inquiry(DeltaAt(epsilon), rtol))
+    _, exact = response_delta(Fraction(3, 4), runs, epsilon)
+    assert proved is not None
+    assert 1 - Fraction(rtol) <= Fraction(proved.bounds.lower) <= exact
+    assert Fraction(proved.bounds.upper) >= exact
 
 
 def test_profiles_of_fewer_runs_say_nothing_about_all() -> None:

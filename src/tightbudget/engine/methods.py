@@ -139,12 +139,8 @@ class ByVariation:
         for pairs in self.pairs:
             whole = 0.0
             for pair, count in pairs:
-                found = pair.closed_delta(0.0)
-                whole = (
-                    add_up(whole, mul_up(double_up(Fraction(count)), found[1]))
-                    if found
-                    else math.inf
-                )
+                _, upper = pair.closed_delta(0.0) or (0.0, math.inf)
+                whole = add_up(whole, mul_up(double_up(Fraction(count)), upper))
                 if whole > question.delta:  # guard: variation-covered
                     return None
         return Proved(Bounds(0.0, 0.0), why="")
@@ -156,6 +152,9 @@ class ByFewerRuns:
 
     Leaving runs out is a post-processing: delta of the rest is not larger. The rounding of millions
     of runs would take more from a lower bound than is left to 1.
+
+    Attributes:
+        directions: the composition in each direction.
     """
 
     directions: tuple[Parts, ...]
@@ -168,7 +167,7 @@ class ByFewerRuns:
         if isinstance(question, EpsilonAt):
             return None
         for parts in self.directions:
-            fewer = _fewer(parts, question.epsilon)
+            fewer = _fewer(parts, question.epsilon, inquiry.rtol)
             if fewer is None:
                 continue
             # what is kept of the whole composition says nothing about a part of it
@@ -179,8 +178,12 @@ class ByFewerRuns:
         return None
 
 
-def _fewer(parts: Parts, epsilon: float) -> Parts | None:
-    """So many runs that their losses are above epsilon by 8 standard deviations and 12 nats."""
+def _fewer(parts: Parts, epsilon: float, rtol: float) -> Parts | None:
+    """Returns so many of the runs that their delta is 1 but for a twentieth of ``rtol``, about.
+
+    The mean of their losses is above epsilon by ln(20 / rtol) and by 8 standard deviations. None
+    where these are half of the runs or more.
+    """
     if parts.certain:
         return None
     moments = [tilted_moments(part.sketch, 0.0)[1:] for part in parts.parts]
@@ -191,7 +194,7 @@ def _fewer(parts: Parts, epsilon: float) -> Parts | None:
         return None
     mean = sum(sums[k] for k in kept)
     root = 8.0 * math.sqrt(sum(parts.parts[k].count * moments[k][1] for k in kept))
-    beyond = max(0.0, epsilon) + 12.0
+    beyond = max(0.0, epsilon) + math.log(20.0 / max(rtol, 1e-15))
     share = ((root + math.sqrt(root * root + 4.0 * mean * beyond)) / (2.0 * mean)) ** 2
     if not share < 0.5:
         return None

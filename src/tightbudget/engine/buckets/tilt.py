@@ -12,13 +12,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.search import root_between
 from tightbudget.pairs.pair import Sketch
+
+Indices = NDArray[np.intp]
 
 # Tilts that are tried. Below, e^(theta L) is 1 for every loss that matters; above, one loss is all
 # there is of the tilted measure. A tilt at either end is a worse choice, never a wrong one.
@@ -68,13 +70,13 @@ class Picture:
         return k0, k1, k2
 
     @cached_property
-    def _joined(self) -> tuple[Any, ...]:
+    def _joined(self) -> tuple[FloatArray, FloatArray, Indices, Indices, FloatArray]:
         """All losses and masses in a row, where each sketch begins, its length and its runs."""
         losses, log_masses = (
             np.concatenate([getattr(sketch, name) for sketch, _ in self.sketches])
             for name in ("losses", "log_masses")
         )
-        sizes = np.array([sketch.losses.size for sketch, _ in self.sketches])
+        sizes = np.array([sketch.losses.size for sketch, _ in self.sketches], dtype=np.intp)
         counts = np.array([float(k) for _, k in self.sketches])
         return losses, log_masses, np.cumsum(sizes) - sizes, sizes, counts
 

@@ -2,8 +2,8 @@
 
 One grid would have to be as fine as common losses need and as long as rare ones reach. Here each
 grid has four times the step of the finer one before it; a loss lies on the first grid that reaches
-it. In a composition mass of a finer grid is placed on a coarser
-one where it meets mass that is there, and what the end of a grid cuts off is placed on the next.
+it. In a composition mass of a finer grid is placed on a coarser one where it meets mass that is
+there, and what the end of a grid cuts off is placed on the next.
 
 A placing is a spread (upper masses) or a merge (lower ones), so the upper measure dominates and the
 lower one is dominated, whatever the grids are. It adds at most h^2 / 4 to the variance of what is
@@ -28,6 +28,7 @@ from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.levels.masses import Level, Lower, Upper
 from tightbudget.numerics.rounding import FloatArray, add_up, mul_up, sum_up
 
+ABOVE = 0.75  # of a grid's points: large losses are above the middle, and few are as far below
 _LEAST_REACH = 256  # with fewer points a grid only makes another one necessary
 
 
@@ -129,7 +130,7 @@ class Levels(Generic[Level]):
         if n <= most:
             return whole, None
         at = round(middle / self.step(level)) - whole.first
-        first = at - most // 4  # large losses are above
+        first = at - round((1.0 - ABOVE) * most)
         start, end = (min(n, max(0, i)) for i in (first, first + most))
         outside = [
             self._placed(level, whole.part(i, j)) for i, j in ((0, start), (end, n)) if i < j

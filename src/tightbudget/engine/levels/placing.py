@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from tightbudget.engine.buckets.loss_grid import Grid
-from tightbudget.engine.levels.levels import Levels, Room
+from tightbudget.engine.levels.levels import ABOVE, Levels, Room
 from tightbudget.engine.levels.masses import RATIO, Lower, Upper, lowered
 from tightbudget.numerics.rounding import (
     TINY,
@@ -68,7 +68,7 @@ def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
     room, level = plan.room.among(len(plan.runs)), run.level
     h, left, right, edge = math.ldexp(plan.base, 2 * run.level), 0, 0, float(run.edge)
     while True:
-        most = 3 * room.points(level) // (4 * RATIO) * RATIO  # on each side, as in a composition
+        most = int(ABOVE * room.points(level)) // RATIO * RATIO  # on each side
         need_left, need_right = (
             max(0, math.ceil((edge - run.low) / h)) + 1,
             max(0, math.ceil((run.high - edge) / h)) + 2,

@@ -15,7 +15,7 @@ import numpy as np
 
 from tightbudget.engine.buckets.compose import Demand, Parts, base_step, edge_near, span_of
 from tightbudget.engine.buckets.tilt import tilted_moments
-from tightbudget.engine.levels.levels import Levels, Room
+from tightbudget.engine.levels.levels import ABOVE, Levels, Room
 from tightbudget.engine.levels.masses import RATIO, Level
 from tightbudget.engine.levels.placing import LevelPlan, Run, placed
 from tightbudget.numerics.bounds import Bounds
@@ -74,11 +74,11 @@ class LevelProfile:
 # lie apart. Drawn questions of rare sampling want a hundredth of that for 4,096 points.
 _RESOLVED = 0.7
 # The variance that placing losses on the next grid may add, at each level, as a share of what all
-# first buckets may.
+# first buckets may: a share of 1 took a tenth more time, since more passes were needed.
 _SHARE = 0.5
-_BEYOND = 20.0  # of e^-x by so many nats nothing is seen
-_LONGEST = 2.0**17
-_LEVELS = 64
+_BEYOND = 20.0  # the P-mass above epsilon + 20 / theta is about 2e-9 of delta: coarse grids do
+_LONGEST = 2.0**17  # points of a grid: two seconds for a few hundred runs, and more for more
+_LEVELS = 64  # sizes that are planned: steps from 1 to 4^64
 
 
 def _common(sketch: Sketch) -> float:
@@ -149,10 +149,10 @@ def _sizes(
     order = np.argsort(distance)
     distance, beyond = distance[order], np.cumsum(many[order][::-1])[::-1]
     sizes, h = [reach], step
-    while 0.75 * reach * h < distance[-1] and len(sizes) < _LEVELS:
+    while ABOVE * reach * h < distance[-1] and len(sizes) < _LEVELS:
         # (4h)^2 / 4 for each loss that is placed on the next grid
         moved = int(np.searchsorted(-beyond, -_SHARE * demand.variance / (4.0 * h * h)))
-        need = 4.0 / 3.0 * float(distance[moved - 1]) / h if moved else 0.0
+        need = float(distance[moved - 1]) / (ABOVE * h) if moved else 0.0
         sizes[-1] = max(reach, math.ceil(min(need, _LONGEST)))
         sizes.append(reach)
         h *= RATIO
