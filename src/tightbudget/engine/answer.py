@@ -16,7 +16,7 @@ CLOSED_FORM = "closed form"  # of one run, which needs neither
 # A width, in nats or of a delta, that the rounding of the losses alone may account for, some 4,500
 # units of 2^-52. Public docstrings promise it. It decides what counts as reached, no bound.
 ROUNDED = 1e-12
-FLOOR = 1e-280  # a delta below this is answered with [0, upper]; public docstrings name it
+FLOOR = 1e-290  # a delta below this is answered with [0, upper]; public docstrings name it
 
 # A refusal recommends a gap that an answer would reach. Bounds further apart than a factor of two
 # say so little that no gap is recommended; and a repeated question may end a little wider (it

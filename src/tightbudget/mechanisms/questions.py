@@ -131,7 +131,7 @@ class Questions:
         """Bounds the exact delta(eps) of all runs together.
 
         Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper; unless upper is below 1e-280, or eps is the largest loss or more, up to the
+        rtol * upper; unless upper is below 1e-290, or eps is the largest loss or more, up to the
         rounding of the parameters (then upper - lower <= 1e-12), or the answer says that it is
         :attr:`~tightbudget.Bounds.apart`.
 

@@ -39,6 +39,7 @@ _COSTLY = 2**14  # buckets of one part from which on a cheap plan comes first (m
 _CHEAPER = 64.0  # times the variance of a costly plan: an eighth of its buckets
 FIRST_LENGTH = 2**17  # buckets that the first guess may spend on one part, a sixteenth of the most
 SHORT = 2**15  # buckets of one part where another method is as fast: some ten milliseconds
+_DEEP = 1e-283  # guesses of a delta end at 3e-285 (`tilt`)
 # A gap that cannot be reached is followed by one ten times as wide, up to a fifth: for a wanted gap
 # of 1e-12 that is twelve questions at most, and wider bounds cost less than closer ones.
 _COARSER, _COARSEST = 10.0, 0.2
@@ -74,7 +75,7 @@ def refine(
     """Bounds of the answer: the maximum over the directions.
 
     Guarantee: the exact value lies inside. Where ``why`` is empty, (upper - lower) <= rtol *
-    upper, unless a delta's upper bound is below 1e-280, or the losses are known too badly (then
+    upper, unless a delta's upper bound is below 1e-290, or the losses are known too badly (then
     upper - lower <= 1e-12), or an epsilon is inf because delta may be below the mass at infinity.
     With a ``target`` it stops as soon as both bounds are on one side of it.
 
@@ -100,9 +101,9 @@ def refine(
     unsettled = sorted(left, key=lambda one: -one.size)
     for one in unsettled:
         i = one.direction
-        # how far this one seems to be below the worst one: half of that decides, as a rule; and a
-        # rough look shows that a delta is below all that is answered for
-        below = 1.0 - one.size / max(unsettled[0].size, FLOOR)
+        # how far this one seems to be below the worst one: half of that decides, as a rule. And of
+        # a delta that seems to be below all that is answered for, a rough look shows most
+        below = 1.0 - one.size / max(unsettled[0].size, _DEEP)
         for wanted in (max(rtol, min(_ROUGH, 0.5 * below)), rtol):
             floor = max(found.bounds.lower for found in known)
             ceiling = math.inf
