@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import special as sp
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.mechanisms.test_batches import both_ways
 
 import tightbudget as tb
+from tightbudget.mechanisms.second_order import _Excess
 from tightbudget.pairs.direction import Direction
 
 
@@ -66,6 +69,30 @@ def fewer_copies_are_claimed_than_there_are() -> bool:
     return all(a <= b for a, b in zip(claimed, exact, strict=True))
 
 
+def excess_of_one_normal_variable() -> tuple[list[float], list[float]]:
+    """What is read of S(k), and its closed form, for a move of one sigma."""
+    delta = tb.Gaussian(1.0).engine.reader()
+    found = _Excess.of(
+        lambda x: delta(x, 1e-6).upper, lambda order: order * (order - 1) / 2, 3.0, 4.0
+    )
+    exact = []
+    for x in found.points:
+        k, z = math.exp(x), x + 0.5
+        value = math.e * sp.ndtr(2 - z) - 2 * k * sp.ndtr(1 - z) + k * k * sp.ndtr(-z)
+        exact.append(float(value))
+    return list(found.values), exact
+
+
+def a_delta_is_below_what_is_read() -> bool:
+    found, exact = excess_of_one_normal_variable()
+    return found[0] >= exact[0]
+
+
+def what_is_beyond_counts() -> bool:
+    found, exact = excess_of_one_normal_variable()
+    return found[-1] >= exact[-1]
+
+
 MUTATIONS = [
     Without(
         "below 0 the upper bound is mirrored",
@@ -106,9 +133,35 @@ MUTATIONS = [
         {"no-copy-has-the-rest": "none = 0.5"},
         fewer_copies_are_claimed_than_there_are,
     ),
+    Without(
+        "the rate of the pair above in second order is raised",
+        {"second-order-rate": "rate = float(copies.upper[0])"},
+        fails="tests/mechanisms/test_second_order.py::test_the_rate_is_not_below_the_share_times_the_factor",
+    ),
+    Without(
+        "a chord of delta is above it",
+        {"chord-above-delta": "width = math.exp(points[-2]) * (x - points[-2])"},
+        a_delta_is_below_what_is_read,
+    ),
+    Without(
+        "what lies beyond the last threshold counts",
+        {"beyond-the-last": "rest = 0.0"},
+        what_is_beyond_counts,
+    ),
+    Without(
+        "a square that meets the gain once is four times as large",
+        {
+            "tangent-of-the-square": (
+                "least = min(least, value / (8.0 * math.exp(x) * math.expm1(epsilon - x)))"
+            )
+        },
+        fails="tests/mechanisms/test_second_order.py::test_a_delta_is_read_off_second_moments[0.5-2.4]",
+    ),
 ]
 
 
 @each(MUTATIONS)
-def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
-    lose_a_truth(monkeypatch, mutation)
+def test_a_guard_that_is_gone_is_missed(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutation: Without
+) -> None:
+    lose_a_truth(monkeypatch, mutation, request.session)

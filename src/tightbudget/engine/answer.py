@@ -168,6 +168,21 @@ class Answer:
             absolute=asked.absolute,
         )
 
+    def no_larger_than(self, least: float, asked: Asked) -> Answer:
+        """This answer with another upper bound, where that is smaller than its own.
+
+        Args:
+            least: an upper bound of the same number.
+            asked: the question: bounds that it makes close enough are not ``apart``.
+        """
+        if not least < self.bounds.upper:
+            return self
+        # rounding may have put a lower bound that is attained a unit above it
+        bounds = Bounds(self.bounds.lower, max(least, self.bounds.lower))
+        if not asked.met_by(bounds):
+            bounds = dataclasses.replace(bounds, apart=self.bounds.apart)
+        return dataclasses.replace(self, bounds=bounds)
+
     def required(self) -> Bounds:
         """The bounds, for a caller who cannot do with wider ones than asked for.
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tightbudget import notebook
 from tightbudget.engine.engine import Engine
-from tightbudget.engine.question import Question
+from tightbudget.engine.question import EpsilonAt, Question
 from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms.codec import MEANT, mechanism_of, parts_of, unknown_parameter
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.questions import Questions
+from tightbudget.mechanisms.second_order import upper_by_second_order
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
     count,
@@ -83,6 +85,31 @@ class Composable(Questions):
         ((mechanism, runs),) = self.parts
         once = runs == 1  # guard: formula-of-one-run
         return mechanism.by_formula(question, rtol) if once else None
+
+    def upper_by_theorem(self, question: Question, known: Bounds) -> float:
+        engine = self._above_in_second_order
+        if engine is None:
+            return math.inf
+        near = known.lower if isinstance(question, EpsilonAt) else question.at(0.0)[0]
+        return upper_by_second_order(engine, question, near)
+
+    @functools.cached_property
+    def _above_in_second_order(self) -> Engine | None:
+        """The engine of pairs that are above the parts in second order; None without such pairs."""
+        above = [(mechanism.second_order(), mechanism, runs) for mechanism, runs in self.parts]
+        if all(pair is None for pair, _, _ in above):
+            return None
+        # a pair that dominates is above in second order, too
+        return Engine.of(
+            {
+                direction: tuple(
+                    (one, each * runs)
+                    for pair, mechanism, runs in above
+                    for one, each in ([(pair, 1)] if pair else mechanism.pairs_of_run(direction))
+                )
+                for direction in self.directions
+            }
+        )
 
     def finer(self, halvings: int) -> Composable:
         return compose(mechanism.finer(halvings) * runs for mechanism, runs in self.parts)
@@ -188,6 +215,15 @@ class Mechanism(Composable):
         Guarantee: no bound that holds for the mechanism on all data sets, however it is proved and
         however often it runs, is below the exact value of what is returned. None where
         :meth:`pair` is itself the worst that can happen.
+        """
+        return None
+
+    def second_order(self) -> Pair | None:
+        """A pair that is above one run in second order, in every direction; None where none is.
+
+        Guarantee: E_Q[(R - k)+^2] of the pair, for R = dP / dQ, is at least that of any two
+        neighbouring data sets in any order, at all k > 0. A mechanism offers it where that is
+        closer than what :meth:`pair` says of all deltas.
         """
         return None
 

@@ -109,6 +109,15 @@ class Questions:
         """
         return None
 
+    def upper_by_theorem(self, question: Question, known: Bounds) -> float:
+        """An upper bound of the exact answer that no dominating pair knows; inf if there is none.
+
+        Args:
+            question: delta at an epsilon, or epsilon at a delta.
+            known: bounds of the answer.
+        """
+        return math.inf
+
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, in nats.
 
@@ -236,7 +245,11 @@ class Questions:
             why = "the rounding of doubles stands in the way"
             missed = Answer.missed(asked.words, exact, rtol, reason=why, method=CLOSED_FORM)
             return missed, halvings
-        return self._of_both(ask, asked, halvings)
+        answer, halvings = self._of_both(ask, asked, halvings)
+        if answer.bounds.apart:
+            least = self.upper_by_theorem(question, answer.bounds)
+            answer = answer.no_larger_than(least, asked)
+        return answer, halvings
 
     def _true_positives(self, fpr: float, rtol: float, target: float | None = None) -> Answer:
         """Answers for the largest true-positive rate of a test, from both pairs if need be."""
