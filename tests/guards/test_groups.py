@@ -39,6 +39,18 @@ def opposite_records() -> bool:
     return max(direct(0.9, 1, [1.0, -1.0, -1.0, -1.0], 0.5)) <= found.upper * (1 + 1e-5)
 
 
+def opposite_records_where_a_place_may_be_free() -> bool:
+    """The same where a batch has two places, and the others may leave one of them free."""
+    found = tb.Gaussian(1.0).truncated_poisson(0.5, 2, 6).delta(0.5)
+    return max(direct(0.5, 2, [1.0] + [-1.0] * 5, 0.5)) <= found.upper * (1 + 1e-5)
+
+
+COUNTED = (
+    "tests/mechanisms/test_truncated_poisson.py"
+    "::test_batches_of_all_samples_are_as_the_theorem_says"
+)
+
+
 def relation_comes_back() -> bool:
     """A group that was declared for a relation has it in its table, too."""
     group = tb.Gaussian(1.0).group(2).under("replace-one")
@@ -65,9 +77,26 @@ MUTATIONS = [
         {"group-relation-stored": "self._set(base=self.base)"},
         relation_comes_back,
     ),
+    Without(
+        "a record displaces another one where others leave a place or none",
+        {"nearly-full-batch": "pair = plain"},
+        opposite_records_where_a_place_may_be_free,
+    ),
+    Without(
+        "the chance of a free place is rounded down",
+        {"free-place-rounded-down": "free = float(fits) / above[1] * (1.0 + 1e-9)"},
+        fails=f"{COUNTED}[0.25-3-6]",
+    ),
+    Without(
+        "a displaced record is twice as far away",
+        {"displaced-moves-twice": "moves = self.base"},
+        fails=f"{COUNTED}[0.5-2-4]",
+    ),
 ]
 
 
 @each(MUTATIONS)
-def test_without_it_a_truth_is_lost(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
-    lose_a_truth(monkeypatch, mutation)
+def test_without_it_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutation: Without
+) -> None:
+    lose_a_truth(monkeypatch, mutation, request.session)

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import tightbudget as tb
+from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt
 from tightbudget.errors import ParameterError, RelationError
-from tightbudget.mechanisms.truncated_poisson import _weighed
+from tightbudget.mechanisms.truncated_poisson import _displaced, _weighed
+from tightbudget.pairs.direction import Direction
 
 
 def chance_to_be_in(rate: Fraction, at_most: int, of: int) -> Fraction:
@@ -85,6 +88,113 @@ def test_no_data_are_above_the_upper_bound_and_zeros_attain_the_lower_one(
     attained = max(direct(rate, at_most, [1.0] + [0.0] * (of - 1), epsilon))
     assert found.lower <= attained * (1 + 1e-5)  # the grid's error
     assert attained * (1 - 1e-4) <= found.lower
+
+
+@pytest.mark.parametrize(("rate", "at_most", "of"), [(0.5, 2, 4), (0.25, 3, 6), (0.875, 3, 5)])
+def test_batches_of_all_samples_are_as_the_theorem_says(rate: float, at_most: int, of: int) -> None:
+    """Given the order of the others: one is missing, is the last one, or is displaced."""
+    q, others = Fraction(rate), range(1, of)
+    chances: dict[tuple[bool, tuple[int, ...], tuple[int, ...]], Fraction] = {}
+    for inside in (False, True):
+        for size in range(of):
+            weight = math.comb(of - 1, size) * q**size * (1 - q) ** (of - 1 - size)
+            weight *= q if inside else 1 - q
+            sample = tuple(others[:size])  # in the order that is given away
+            places = range(size + 1) if inside else (0,)
+            for place in places:
+                batch = (*sample[:place], 0, *sample[place:]) if inside else sample
+                key = inside, sample[: at_most + 1], tuple(sorted(batch[:at_most]))
+                chances[key] = chances.get(key, Fraction(0)) + weight / len(places)
+    free = math.comb(of - 1, at_most - 1) * q ** (at_most - 1) * (1 - q) ** (of - at_most)
+    full = sum(
+        (math.comb(of - 1, j) * q**j * (1 - q) ** (of - 1 - j) for j in range(at_most, of)),
+        Fraction(0),
+    )
+    first, whole = tuple(range(1, at_most)), tuple(range(1, at_most + 1))
+    # without the record, as often as it is not in the sample
+    without = {
+        batch: sum(x for (i, _, b), x in chances.items() if not i and b == batch) / (1 - q)
+        for batch in (first, whole)
+    }
+    assert without == {first: free, whole: full}
+    # with it: added where a place is free, and in the place of the last one else
+    displaced = sum(
+        x for (i, seen, b), x in chances.items() if i and b == (0, *first) and len(seen) >= at_most
+    )
+    added = chances[True, first, (0, *first)]
+    assert added == q * free
+    low, high = tb.TruncatedPoisson(tb.Gaussian(1.0), rate, at_most, of)._in_when_full
+    assert Fraction(low) <= displaced / full <= Fraction(high) < q
+    near = tb.TruncatedPoisson(tb.Gaussian(1.0), rate, at_most, of)._nearly_full()
+    assert near is not None
+    below, above, moves = near
+    assert Fraction(above[0]) <= free + full <= Fraction(above[1])
+    assert Fraction(below[0]) <= 1 - free - full <= Fraction(below[1])
+    weights = [Fraction(w) for w in np.array(moves.weights).tolist()]
+    assert moves.sensitivities == (1.0, 2.0)
+    share = weights[0] / sum(weights)
+    assert share <= free / (free + full) <= share * (1 + Fraction(1, 10**8))
+
+
+def test_one_cut_sample_has_the_masses_of_the_theorem() -> None:
+    m, q, free = 1.25, 0.25, 0.375
+    moves = tb.MixtureOfGaussians(1.0, (m, 2 * m), (free, 1 - free))
+    z = np.linspace(-9.0, 2 * m + 9.0, 400_001)
+    rest, record = (
+        (1 - free) * np.exp(-z * z / 2) + free * np.exp(-((z - m) ** 2) / 2),
+        np.exp(-((z - 2 * m) ** 2) / 2),
+    )
+    p, below = (1 - q) * rest + q * record, rest
+    unit = float(z[1] - z[0]) / math.sqrt(2 * math.pi)
+    for direction, (one, other) in (("REMOVE", (p, below)), ("ADD", (below, p))):
+        pair = _displaced(moves, q, Direction[direction])
+        for epsilon in (0.1, 0.25) + (0.9, 2.0) * (direction == "REMOVE"):
+            exact = float(np.sum(np.maximum(one - math.exp(epsilon) * other, 0.0))) * unit
+            found = Engine.of({Direction.REMOVE: ((pair, 1),)}).answer(DeltaAt(epsilon), 1e-6)
+            assert found.bounds.lower * (1 - 1e-6) <= exact <= found.bounds.upper * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("a", [0.6, 0.72, 0.76, 0.8, 0.9, 0.97, 1.0, 1.1, 1.6, 4.0])
+@pytest.mark.parametrize("free", [0.05, 0.4])
+def test_no_places_of_two_records_are_worse_than_opposite_ones(a: float, free: float) -> None:
+    q, s = 0.25, 1.0
+    x, y = np.meshgrid(np.linspace(-7.0, 7.0, 281), np.linspace(-6.0, 6.0, 121), indexing="ij")
+
+    def at(radius: float, angle: float) -> np.ndarray:
+        c, d = radius * math.cos(angle), radius * math.sin(angle)
+        return np.exp(-((x - c) ** 2 + (y - d) ** 2) / 2) * (0.05 * 0.1 / (2 * math.pi))
+
+    def both(c: float, u: np.ndarray, v: np.ndarray) -> list[float]:
+        q_side = free * at(0, 0) + (1 - free) * v
+        p = free * ((1 - q) * at(0, 0) + q * u) + (1 - free) * ((1 - c) * v + c * u)
+        return [
+            float(np.sum(np.maximum(p - a * q_side, 0.0))),
+            float(np.sum(np.maximum(q_side - p / a, 0.0))),
+        ]
+
+    u = at(s, 0.0)
+    worst = both(q, u, at(s, math.pi))
+    for c in (0.0, 0.1, 0.24, q):
+        for radius in (0.0, 0.5, 1.0):
+            for angle in (0.0, 0.8, 1.6, 2.4, math.pi):
+                for found, most in zip(both(c, u, at(radius, angle)), worst, strict=True):
+                    assert found <= most + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "at_most", "of", "times", "most"),
+    [
+        (1.0, 0.001, 80, 60_000, 1000, 0.2041),
+        (1.0, 0.01, 100, 10_000, 100, 3.403),
+        (0.6, 0.01, 110, 10_000, 1000, 13.10),
+        (3.0, 0.01, 90, 10_000, 100, 0.2905),  # the pair of full batches is the closer one
+    ],
+)
+def test_a_place_that_may_be_free_hides_a_cut(
+    sigma: float, rate: float, at_most: int, of: int, times: int, most: float
+) -> None:
+    found = (tb.Gaussian(sigma).truncated_poisson(rate, at_most, of) * times).epsilon(1e-6)
+    assert found.lower < found.upper <= most
 
 
 def test_a_published_value_is_an_upper_bound_of_both_of_ours() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.either import EitherPair
+from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.group import scaled
+from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.numerics.binomial import binomial_tails
+from tightbudget.mechanisms.subsampled import AddPair, RemovePair
+from tightbudget.numerics.binomial import binomial_masses, binomial_tails
 from tightbudget.numerics.rounding import double_up, mul_down, next_down
 from tightbudget.numerics.validate import positive_count, probability, refuse
 from tightbudget.pairs.direction import Direction
@@ -44,10 +50,16 @@ class TruncatedPoisson(Derived):
     sensitivity. T does not depend on how many records there were before the cut; given T and the
     member, the pair is a sampled one, and delta(eps) is jointly convex.
 
-    The bounds are two: nothing shows whether a batch was cut, so that the upper bound is slightly
-    loose. The lower bound is that of data in which all other records contribute 0: then the
-    record is in with chance (1 - p) rate + p c, and nothing else matters. The pair is below the
-    one of Ganesh 2025, arXiv 2508.15089, Theorem 3.1, which takes both directions at once.
+    For Gaussian noise a second pair dominates as well, and the one with the smaller second moment
+    is taken: with the chance of at most at_most - 2 others that of ``base`` sampled at ``rate``,
+    else (1 - rate) Q + rate N(2 s) against Q = (1 - f) N(0) + f N(s), for the sensitivity s and the
+    chance f that then one place is free. Nothing shows whether the last place was free; the page
+    "Fixed batches" of the documentation has the proof.
+
+    The bounds are two. The lower bound is that of data in which all other records contribute 0:
+    then the record is in with chance (1 - p) rate + p c, and nothing else matters. The first pair
+    is below the one of Ganesh 2025, arXiv 2508.15089, Theorem 3.1, which takes both directions at
+    once.
 
     Args:
         base: a mechanism with additive noise on a sum to which each record contributes at most
@@ -93,7 +105,45 @@ class TruncatedPoisson(Derived):
         replaced = scaled(self.base, 2).subsampled(self._in_when_full[1]).pair(direction)
         if fits[1] == 0.0:
             return replaced
+        # either of the two dominates: the one with the smaller second moment is the closer one
+        if (near := self._nearly_full()) is not None:
+            below, above, moves = near
+            # guard: nearly-full-batch
+            pair = _displaced(moves, self.rate, direction)
+            return EitherPair(pair, plain, share=_weighed(above), rest=_weighed(below))
         return EitherPair(replaced, plain, share=_weighed(full), rest=_weighed(fits))
+
+    def _nearly_full(
+        self,
+    ) -> tuple[tuple[float, float], tuple[float, float], MixtureOfGaussians] | None:
+        """The part of a union for batches to which the others leave one place or none.
+
+        Returns:
+            Bounds of the chance that the others leave more places, bounds of that of the rest, and
+            how far the record is then from what the batch would have without it; None where that
+            is not known, or not closer than the pair of full batches alone.
+        """
+        if not isinstance(self.base, Gaussian) or self.rate == 1.0:
+            return None
+        others, last = self.of - 1, self.at_most - 1
+        below, above = _tails(others, self.rate, last)
+        if below[1] == 0.0:
+            return None
+        (fits,) = binomial_masses(others, Fraction(self.rate), last, last)
+        # the chance that one place is free, rounded down: fewer free places reveal more
+        free = float(fits) / above[1] * (1.0 - 1e-12)  # guard: free-place-rounded-down
+        if not _LEAST < free < 1.0:
+            return None
+        # guard: displaced-moves-twice
+        moves = scaled(self.base, 2)
+        assert isinstance(moves, Gaussian)
+        sizes = (moves.sensitivity / 2, moves.sensitivity)
+        mixture = MixtureOfGaussians(moves.sigma, sizes, (free, 1.0 - free))
+        m, (_, full) = moves.sensitivity / moves.sigma / 2, self._cut
+        known = full[1] * self._in_when_full[1] ** 2 * _variance(m, 0.0)
+        known += (above[1] - full[1]) * self.rate**2 * _variance(m, 1.0)
+        closer = above[1] * self.rate**2 * _variance(m, free) < known
+        return (below, above, mixture) if closer or m > _MOST_COMPARED else None
 
     def instance(self) -> Mechanism | None:
         fits, full = self._cut
@@ -130,6 +180,29 @@ class TruncatedPoisson(Derived):
             upper = min(upper, max(_LEAST, found))
         lower = -double_up(-Fraction(over[0]) * kept / Fraction(full[1]))
         return min(max(0.0, lower), upper), upper
+
+
+def _displaced(moves: MixtureOfGaussians, rate: float, direction: Direction) -> Pair:
+    """The pair (1 - rate) Q + rate N(2 c) against Q, for Q = (1 - free) N(0) + free N(c)."""
+    # from the record's place the rest is at the distance c or 2 c
+    if direction is Direction.REMOVE:
+        return RemovePair(moves.pair(Direction.ADD), rate)
+    return AddPair(moves.pair(Direction.REMOVE), rate)
+
+
+# Moves over sigma up to which second moments are compared; beyond them they overflow. Which pair is
+# taken affects width, never truth.
+_MOST_COMPARED = 8.0
+
+
+def _variance(m: float, free: float) -> float:
+    """E_Q[(dN(2 m) / dQ - 1)^2] for Q = (1 - free) N(0) + free N(m), roughly."""
+    m = min(m, _MOST_COMPARED)
+    z = np.linspace(-10.0, 4.0 * m + 10.0, 2001)
+    below = (1.0 - free) * np.exp(-z * z / 2) + free * np.exp(-((z - m) ** 2) / 2)
+    square = np.exp(-((z - 2.0 * m) ** 2))
+    total = np.sum(np.divide(square, below, out=np.zeros_like(z), where=below > 0.0))
+    return float(total * (z[1] - z[0])) / math.sqrt(2.0 * math.pi) - 1.0
 
 
 def _weighed(chance: tuple[float, float]) -> tuple[float, float]:
