@@ -568,7 +568,7 @@ MUTATIONS = [
     ),
     Without(
         "all columns of files are read",
-        {"columns-of-files": "kept = [quoted_name(name) for name in types]"},
+        {"columns-of-files": "kept = [_column(name, kind, known) for name, kind in types.items()]"},
         lambda: in_a_folder(no_column_that_is_not_asked_for_fails),
     ),
     Without(

@@ -51,6 +51,24 @@ def catalog(connection: Any, table: Any) -> dict[str, str]:
     return {}
 
 
+def knows_nan(connection: Any, table: Any) -> bool:
+    """Whether what an engine knows of the range of a column holds for NaN, too.
+
+    DuckDB knows it of its own tables. A view may read files of another writer, whose least and
+    largest values leave NaN out, and DuckDB 2.0 takes them for those of all values.
+    """
+    place = getattr(table.op(), "namespace", None)
+    if connection.name != "duckdb" or place is None:
+        return True
+    found = connection.con.execute(
+        "SELECT count(*) FROM duckdb_tables() JOIN duckdb_databases() USING (database_name) "
+        "WHERE type = 'duckdb' AND table_name = ? AND schema_name = coalesce(?, current_schema()) "
+        "AND database_name = coalesce(?, current_database())",
+        [table.op().name, place.database, place.catalog],
+    ).fetchall()
+    return bool(found[0][0])
+
+
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 

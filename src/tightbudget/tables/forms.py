@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Literal
 
 from tightbudget.tables.columns import name_of
-from tightbudget.tables.rules.expressions import WIDE, usual_timestamp
+from tightbudget.tables.rules.expressions import WIDE, cases, usual_timestamp
 
 # How texts come from an engine: with the collation of their column, padded with blanks, from files
 # of Parquet, or as they are in tables that are made from frames.
@@ -36,6 +36,17 @@ def formed(value: Any, kind: str, origin: Origin) -> Any:
     if name not in ("texts", "padded texts", "UUIDs") or origin == "frame":
         return value
     return _text_form()(value, origin).to_expr()
+
+
+def without_ranges(table: Any) -> Any:
+    """Returns a table in which no engine takes the range of a column of doubles for known.
+
+    DuckDB does not look through a CASE, even if its condition is never true.
+    """
+    doubles = [name for name, kind in table.schema().items() if kind.is_floating()]
+    # guard: nan-of-views
+    hidden = {name: cases((table[name].isnull(), None), table[name]) for name in doubles}
+    return table.mutate(**hidden) if hidden else table
 
 
 @cache

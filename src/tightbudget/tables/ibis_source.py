@@ -18,13 +18,13 @@ from tightbudget.release.interrupts import interrupts
 from tightbudget.tables import rules
 from tightbudget.tables.catalogs import check_engine
 from tightbudget.tables.columns import OWN, ROW, alike, check_names, why
+from tightbudget.tables.parquet_file import written_by_duckdb
 from tightbudget.tables.rows_of_units import chosen, hashed, in_groups, text
 from tightbudget.tables.rules.expressions import import_ibis, usual_date
-from tightbudget.tables.rules.grid import points
+from tightbudget.tables.rules.grid import double_points
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
+from tightbudget.tables.sums_of_points import SumsOfPoints
 
-# One part of a sum. No table has 2^41 rows, so that the sum of a part stays within int64.
-_PART = 22
 # Keys that a query lists as they are; more of them are sent as a table.
 _LISTED = 1000
 
@@ -40,6 +40,8 @@ class IbisSource:
             so for rows in memory, and for files that have not changed from before the statement to
             its end. A view of a database, or a cluster without snapshots, does not promise it.
         files: a pattern of paths that the rows are read from; None for rows that are no files.
+        ranges: the stamps of files whose ranges of columns DuckDB may rely on; None where the
+            table keeps them from it.
         turn: the lock of the connection, which all tables that are derived from one share.
         told: from names to types as the catalog tells them, where the form has another type.
         odd: from the names of columns that are not let in to their types; the table lacks them.
@@ -50,6 +52,7 @@ class IbisSource:
     connection: Any
     still: bool = False
     files: str | None = None
+    ranges: Sequence[Any] | None = None
     turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     told: Mapping[str, str] = field(default_factory=dict, repr=False)
     odd: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -85,7 +88,7 @@ class IbisSource:
         """Refuses rules that cannot be answered; it asks the rows nothing."""
         for rule in conditions:
             self._condition(rule)
-        self._on_grid(columns)
+        SumsOfPoints(columns).points(self._points)
 
     # ------------------------------------------------------------------ rows
 
@@ -180,9 +183,8 @@ class IbisSource:
     def sums(self, contribution: Contribution, columns: Sequence[OnGrid]) -> list[int]:
         """Adds up each of the columns, exactly."""
         rows = self._of_units(self.table, contribution, [c.column for c in columns])
-        table, parts = replace(self, table=rows)._on_grid(columns)
-        found = self._one(table.aggregate(**_sums(table, parts)))
-        return _together(found, parts)
+        (found,) = replace(self, table=rows)._added_up(columns).values()
+        return found
 
     def histogram(self, contribution: Contribution, column: OnGrid) -> Runs:
         """Counts the rows of each point that occurs, in ascending order of the points."""
@@ -214,24 +216,45 @@ class IbisSource:
             table = in_groups(table, contribution, by, still=self.still)
         if columns:
             table = self._of_units(table, contribution, [*by, *(c.column for c in columns)])
-            table, parts = replace(self, table=table)._on_grid(columns)
-            answer = _sums(table, parts)
-        elif contribution.unit is None:
-            parts, answer = [(1, 0)], {f"{OWN}s0_0": table.count()}
-        else:
+            return replace(self, table=table)._added_up(columns, by, keys if late else None)
+        units = table.count()
+        if contribution.unit is not None:
             unit = table[contribution.unit]
-            parts = [(1, 0)]
-            answer = {f"{OWN}s0_0": unit.nunique() + unit.isnull().sum().fill_null(0)}
-        grouped = table.group_by(list(by)).aggregate(**answer)
+            units = unit.nunique() + unit.isnull().sum().fill_null(0)
+        grouped = table.group_by(list(by)).aggregate(**{f"{OWN}units": units})
         found = self._columns(_listed(grouped, by, keys) if late else grouped)
-        named = (
-            list(zip(*(found[name] for name in by), strict=True)) if len(by) > 1 else found[by[0]]
-        )
-        numbers = [found[name] for name in answer]
-        return {
-            key: _together(dict(zip(answer, row, strict=True)), parts)
-            for key, row in zip(named, zip(*numbers, strict=True), strict=True)
-        }
+        numbers = found.pop(f"{OWN}units")
+        return {key: [int(n)] for key, n in zip(_keys(found, by), numbers, strict=True)}
+
+    def _added_up(
+        self, columns: Sequence[OnGrid], by: Sequence[str] = (), keys: Sequence[Key] | None = None
+    ) -> dict[Key, list[int]]:
+        """Adds up columns of all rows of each group, exactly.
+
+        DuckDB adds up doubles in less time than integers. It is asked for integers where doubles
+        may have been rounded.
+
+        Args:
+            columns: what is added up.
+            by: the columns that name a group; none to take all rows as one group.
+            keys: the groups that are wanted; None for all.
+        """
+        sums = SumsOfPoints(columns)
+        table = self.table.select(*by, **sums.points(self._points)) if sums.grids else self.table
+        for integers in (False, True) if self.connection.name == "duckdb" else (True,):
+            asked = sums.asked(table, integers=integers)
+            grouped = (
+                table.group_by(list(by)).aggregate(**asked) if by else table.aggregate(**asked)
+            )
+            found = self._columns(_listed(grouped, by, keys) if by else grouped)
+            numbers = [
+                dict(zip(asked, row, strict=True))
+                for row in zip(*(found[name] for name in asked), strict=True)
+            ]
+            if integers or all(map(sums.exact, numbers)):
+                break
+        named = _keys(found, by) if by else [()]
+        return dict(zip(named, map(sums.answers, numbers), strict=True))
 
     # ------------------------------------------------------------------ which rows count
 
@@ -308,43 +331,16 @@ class IbisSource:
 
     def _integers(self, column: OnGrid) -> Any:
         """Returns the expression of a column of integers."""
-        ibis = import_ibis()
         if column.column is None:
-            return ibis.literal(1, "int64")
-        value = self._resolved(column.column, kind="number", name="column")
-        point = points(value, column.low, column.high, column.step)
-        centred = point - ibis.literal(column.origin, "int64") if column.origin else point
+            return import_ibis().literal(1, "int64")
+        point = self._points(column.column, column).cast("int64")
+        centred = point - import_ibis().literal(column.origin, "int64") if column.origin else point
         return centred * centred if column.power == 2 else centred
 
-    def _on_grid(self, columns: Sequence[OnGrid]) -> tuple[Any, list[tuple[int, int]]]:
-        """Returns the table with columns of integers in parts, and the number and offset of parts.
-
-        A column whose entries may be large is cut into parts of 22 bits: each part is divided off
-        in doubles, which are exact for integers below 2^53, and its sum stays within int64.
-        """
-        derived, parts = {}, []
-        for i, column in enumerate(columns):
-            value, low = self._integers(column), 0
-            bits = column.most.bit_length()
-            if bits <= _PART:
-                derived[f"{OWN}x{i}_0"] = value
-                parts.append((1, 0))
-                continue
-            if column.power == 1:
-                low = min(0, column.low - column.origin)
-            whole = (value - import_ibis().literal(low, "int64")).cast("float64")
-            span = column.most - low
-            if span > 2**53:
-                raise ParameterError(
-                    f"step = {column.step} is too fine: a row may add {span} points"
-                )
-            number = -(-span.bit_length() // _PART)
-            for j in range(number):
-                above = (whole / float(2 ** (_PART * (j + 1)))).floor() * float(2**_PART)
-                part = (whole / float(2 ** (_PART * j))).floor() - above
-                derived[f"{OWN}x{i}_{j}"] = part.cast("int64")
-            parts.append((number, low))
-        return self._with(**derived), parts
+    def _points(self, rule: Rule, grid: OnGrid) -> Any:
+        """Returns the expression of the points of a column or rule, as doubles."""
+        value = self._resolved(rule, kind="number", name="column")
+        return double_points(value, grid.low, grid.high, grid.step)
 
     # ------------------------------------------------------------------ answers
 
@@ -357,10 +353,17 @@ class IbisSource:
         before = stamps(self.files)
         # one connection answers one query at a time
         with self.turn, _texts_as_they_are(self.connection):
+            if self.ranges not in (None, before):  # guard: ranges-of-new-files
+                self._check_ranges()
             columns: dict[str, list[Any]] = self.connection.to_pyarrow(query).to_pydict()
         if stamps(self.files) != before:  # guard: files-unchanged
             raise SourceError("files of the table have changed while they were read")
         return columns
+
+    def _check_ranges(self) -> None:
+        """Refuses files of another writer, whose ranges of columns DuckDB may not rely on."""
+        if self.files is not None and not written_by_duckdb(self.connection, self.files):
+            raise SourceError("files have come from another writer: open the table anew")
 
 
 @contextmanager
@@ -394,23 +397,9 @@ def _check_alike(on: str, kind: str, other: str) -> None:
         raise refuse("on", f"name columns of one type, got {kind} and {other}", on)
 
 
-def _sums(table: Any, parts: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Returns the sum of each part of each column, and the number of rows for its offset."""
-    sums = {
-        f"{OWN}s{i}_{j}": table[f"{OWN}x{i}_{j}"].sum()
-        for i, (n, _) in enumerate(parts)
-        for j in range(n)
-    }
-    return {**sums, f"{OWN}rows": table.count()}
-
-
-def _together(row: Mapping[str, Any], parts: Sequence[tuple[int, int]]) -> list[int]:
-    """Puts the parts of each sum together, exactly."""
-    return [
-        sum(int(row[f"{OWN}s{i}_{j}"] or 0) << (_PART * j) for j in range(n))
-        + low * (int(row[f"{OWN}rows"]) if low else 0)
-        for i, (n, low) in enumerate(parts)
-    ]
+def _keys(found: Mapping[str, list[Any]], by: Sequence[str]) -> list[Key]:
+    """Returns what groups are named by: one value, or a tuple where there are several columns."""
+    return list(zip(*(found[name] for name in by), strict=True)) if len(by) > 1 else found[by[0]]
 
 
 def _listed(table: Any, by: Sequence[str], keys: Sequence[Key] | None) -> Any:

@@ -15,13 +15,13 @@ from typing import Any
 from tightbudget.errors import ParameterError, SourceError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.interrupts import interrupts
-from tightbudget.tables.catalogs import catalog, check_engine
+from tightbudget.tables.catalogs import catalog, check_engine, knows_nan
 from tightbudget.tables.columns import ROW, check_names, kind_of
 from tightbudget.tables.csv_file import read_csv
-from tightbudget.tables.forms import Origin, formed
+from tightbudget.tables.forms import Origin, formed, without_ranges
 from tightbudget.tables.frames import arrow_of, check_frame, read_columns, unread
 from tightbudget.tables.ibis_source import IbisSource, stamps, unanswered
-from tightbudget.tables.parquet_file import read_parquet
+from tightbudget.tables.parquet_file import read_parquet, written_by_duckdb
 from tightbudget.tables.rules.expressions import import_ibis
 
 # Engines that answer windows, md5 and exact integers alike. Tests ask DuckDB, PostgreSQL and Spark;
@@ -82,19 +82,28 @@ def _opened(
     """Opens files or a frame in a DuckDB of their own."""
     connection, odd = _own_duckdb(), dict[str, str]()
     origin: Origin = "frame"
+    # files that are not on this machine have no time of change here
+    before, known = stamps(files), False
     if files is None:
         frame, odd = _frame(data)
         table = import_ibis().memtable(frame)
     elif Path(files).suffix == ".parquet":
-        (table, odd), origin = read_parquet(connection, Path(files)), "files"
+        known, origin = bool(before) and written_by_duckdb(connection, files), "files"
+        table, odd = read_parquet(connection, Path(files), known=known)
     elif Path(files).suffix == ".csv":
         table = read_csv(connection, Path(files), types, line_breaks=line_breaks)
         check_names(table.columns)
     else:
         raise refuse("data", "be a path that ends in .parquet or .csv", files)
-    # files that are not on this machine have no time of change here
-    still = files is None or bool(stamps(files))
-    return _in_form(IbisSource(table, connection, still=still, files=files, odd=odd), origin)
+    source = IbisSource(
+        table,
+        connection,
+        still=files is None or bool(before),
+        files=files,
+        ranges=before if known else None,
+        odd=odd,
+    )
+    return _in_form(source, origin)
 
 
 def _frame(data: Any) -> tuple[Any, dict[str, str]]:
@@ -116,12 +125,13 @@ def _told(data: Any, connection: Any) -> IbisSource:
         try:
             check_engine(connection)
             types = catalog(connection, data)
+            rows = data if knows_nan(connection, data) else without_ranges(data)
         except ParameterError:
             raise
         except Exception as error:
             seen.check()
             raise unanswered(error) from None
-    return _in_form(IbisSource(data, connection), "engine", types)
+    return _in_form(IbisSource(rows, connection), "engine", types)
 
 
 def _in_form(

@@ -12,7 +12,7 @@ from tightbudget.tables.columns import MILLISECONDS, ROW, check_names, kind_of
 from tightbudget.tables.csv_file import quoted_name, quoted_text
 
 
-def read_parquet(connection: Any, path: Path) -> tuple[Any, dict[str, str]]:
+def read_parquet(connection: Any, path: Path, *, known: bool) -> tuple[Any, dict[str, str]]:
     """Opens Parquet files in DuckDB; their rows stay where they are.
 
     DuckDB reads the least and the largest value of each column of a view, also of one that no query
@@ -21,6 +21,7 @@ def read_parquet(connection: Any, path: Path) -> tuple[Any, dict[str, str]]:
     Args:
         connection: Ibis's connection to DuckDB.
         path: of the file, or a pattern of paths.
+        known: what the files say of the range of a column holds for NaN, too.
 
     Returns:
         The table of the columns that are let in, and from the names of the others to their types.
@@ -38,10 +39,34 @@ def read_parquet(connection: Any, path: Path) -> tuple[Any, dict[str, str]]:
     far = _milliseconds(connection, path)
     types.update({name: MILLISECONDS for name in types if name.casefold() in far})
     odd = {name: kind for name, kind in types.items() if kind_of(kind) is None}
-    kept = [quoted_name(name) for name in types if name not in odd]  # guard: columns-of-files
+    # guard: columns-of-files
+    kept = [_column(name, kind, known) for name, kind in types.items() if name not in odd]
     columns = ", ".join(kept) or f"CAST(1 AS BIGINT) AS {ROW}"
     connection.raw_sql(f"CREATE VIEW tightbudget_rows AS SELECT {columns} FROM {rows}")
     return connection.table("tightbudget_rows"), odd
+
+
+def written_by_duckdb(connection: Any, path: str) -> bool:
+    """Whether DuckDB has written all files, so that what they say of a column holds for NaN, too.
+
+    The least and the largest value of a column leave NaN out, as Parquet has it, and DuckDB 2.0
+    takes them for those of all values: it then does not ask a value whether it is NaN. Files that
+    it has written itself say nothing of a column with NaN.
+    """
+    asked = "SELECT coalesce(bool_and(created_by LIKE 'DuckDB %'), false) FROM "
+    ((known,),) = connection.con.execute(
+        f"{asked} parquet_file_metadata({quoted_text(path)})"
+    ).fetchall()
+    return bool(known)
+
+
+def _column(name: str, kind: str, known: bool) -> str:
+    """Writes a column of a file; DuckDB does not look for its range through a CASE."""
+    column = quoted_name(name)
+    if known or not kind.startswith("float"):
+        return column
+    # guard: nan-of-files
+    return f"CASE WHEN {column} IS NULL THEN NULL ELSE {column} END AS {column}"
 
 
 def _milliseconds(connection: Any, path: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from tightbudget.errors import ExtraError, ParameterError
@@ -48,13 +49,18 @@ def null_double() -> Any:
     return import_ibis().null("float64")
 
 
-def double_of(value: Any) -> Any:
-    """Returns a number of any type as a double; NaN becomes NULL."""
+def as_double(value: Any) -> Any:
+    """Returns a number of any type as a double; NaN stays NaN."""
     kind = value.type()
     if kind.is_boolean():
         return number_of_truth(value)
-    x = value if kind.is_float64() else value.cast("float64")
-    if not kind.is_integer():  # a decimal of PostgreSQL may be NaN, too
+    return value if kind.is_float64() else value.cast("float64")
+
+
+def double_of(value: Any) -> Any:
+    """Returns a number of any type as a double; NaN becomes NULL."""
+    x, kind = as_double(value), value.type()
+    if not (kind.is_integer() or kind.is_boolean()):  # a decimal of PostgreSQL may be NaN, too
         x = cases((x.isnan(), null_double()), x)  # guard: nan-is-missing
     return x
 
@@ -70,6 +76,21 @@ def whole(value: Any) -> Any:
 def number_of_truth(truth: Any) -> Any:
     """Returns a truth value as a double: 1, 0, or NULL."""
     return cases((truth, double(1.0)), (~truth, double(0.0)))
+
+
+def floor(x: Any) -> Any:
+    """Returns the floor of a double as a double, where Ibis would make an int64 of it."""
+    return _floor()(x)
+
+
+@cache
+def _floor() -> Any:
+    ibis = import_ibis()
+
+    @ibis.udf.scalar.builtin(name="floor", signature=(("float64",), "float64"))  # type: ignore[untyped-decorator]
+    def floor(x: Any) -> Any: ...
+
+    return floor
 
 
 def not_zero(x: Any) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.columns import column as read_column
-from tightbudget.tables.rules.expressions import cases, check_number, double, double_of
+from tightbudget.tables.rules.expressions import as_double, cases, check_number, double, floor
 
 # Beyond 2^52 steps, doubles are a step apart: x + step/2 could then round above the bounds.
 _POINTS = 2**52
@@ -32,14 +32,24 @@ def points(value: Any, low: int, high: int, step: float) -> Any:
     Raises:
         ParameterError: the value is no number, or a parameter is out of its range.
     """
+    return double_points(value, low, high, step).cast("int64")
+
+
+def double_points(value: Any, low: int, high: int, step: float) -> Any:
+    """Returns the expression of :func:`points` as a double, which is exact."""
     _check_grid(low, high, step)
     check_number(value, "column")
-    x = double_of(value)
-    first, last = low * step, high * step
-    clipped = cases((x > double(last), double(last)), (x > double(first), x), double(first))
+    x = as_double(value)
+    first, last = double(low * step), double(high * step)
+    # Some engines hold NaN for larger than all numbers, in others no comparison with it is true.
+    # Nowhere is it at most infinity. Values within the bounds, which are most, meet one condition.
+    # guard: nan-at-the-low-end
+    above = (x > last) & (x <= double(math.inf))
+    clipped = cases(((x >= first) & (x <= last), x), (above, last), first)
     # (x + step/2) / step is x / step + 1/2 to the bit, since a power of two scales exactly. Unlike
-    # x / step it cannot underflow: x + step/2 is 0 or at least 2^-54 steps.
-    return ((clipped + double(step / 2)) / double(step)).floor().cast("int64")
+    # x / step it cannot underflow: x + step/2 is 0 or at least 2^-54 steps. The inverse of a step
+    # is a double, too, and an engine need not look for divisors that are 0.
+    return floor((clipped + double(step / 2)) * double(1 / step))
 
 
 def numpy_points(values: Any, low: int, high: int, step: float) -> NDArray[np.int64]:
