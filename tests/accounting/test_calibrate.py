@@ -11,6 +11,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.accounting.calibrate import Target
+from tightbudget.engine.readings.tradeoff import most_true_positives
 
 SIGMA = 4.302106465630459  # eps 1, delta 1e-6, q 0.01, 10^4 steps; 220-bit contour integral
 
@@ -204,6 +205,22 @@ def test_noise_for_a_true_positive_rate(tpr: float, fpr: float) -> None:
     for name in ("epsilon", "delta"):
         with pytest.raises(tb.ParameterError, match=f"^{name} was not the target: tpr <= "):
             getattr(found, name)
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-4])
+def test_noise_of_a_few_sampled_runs_for_a_true_positive_rate(rtol: float) -> None:
+    """Both ends: the value meets the target, and so much less noise is not certified to."""
+
+    def run(sigma: float) -> tb.Composition:
+        return tb.Gaussian(sigma).subsampled(0.01) * 100
+
+    found = tb.calibrate(run, tpr=0.3, fpr=0.1, rtol=rtol)
+    assert found.met.lower <= found.met.upper <= 0.3
+    assert found.met.relative_gap <= 1e-4
+    again = most_true_positives(run(found.value).engine, 0.1, 1e-5).bounds
+    assert again.overlaps(found.met)
+    less = most_true_positives(run(found.value * (1 - 1.1 * rtol)).engine, 0.1, 1e-5).bounds
+    assert less.upper > 0.3
 
 
 @pytest.mark.slow

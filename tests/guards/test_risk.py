@@ -59,7 +59,8 @@ def rough_detection() -> bool:
     """The truth is e fpr for the smallest rates; it may be at either end of what is read."""
     for fpr, most in ((0.1, math.e * 0.1), (0.3, 1 - 0.25 / math.e / 0.3), (0.6, 1 - 0.4 / math.e)):
         for ends in READERS:
-            found = tradeoff._of_direction(hardly_known(*ends), fpr, 1e-3, lambda found: False)
+            run = tradeoff._Direction(hardly_known(*ends), fpr)
+            found = run.closer(1e-3, lambda found: False)
             if not found.lower <= most * (1 + 1e-9) <= found.upper * (1 + 2e-9):
                 return False
     return True

@@ -328,7 +328,7 @@ PARTS: Any = SimpleNamespace(
 
 def losses(read: Callable[[float, float], Bounds]) -> Any:
     """As much of an engine as a reading asks."""
-    return SimpleNamespace(parts=(PARTS,), reader=lambda: read)
+    return SimpleNamespace(parts=(PARTS,), reader=lambda: read, apart=lambda: ())
 
 
 @pytest.mark.parametrize("epsilon", [-0.7, 0.01, 0.3, 0.8])
@@ -359,13 +359,16 @@ def test_a_sample_is_read_on_either_side_of_its_place(monkeypatch: pytest.Monkey
         assert arb(asked[-1]).exp() <= arb(t) <= arb(asked[-2]).exp()
     monkeypatch.setattr(tradeoff, "_guess", lambda *_: 0.5)
     for alpha in (1e-291, 3e-305):
-        tradeoff._of_direction(losses(read), alpha, 1e-3, lambda _: True)
+        tradeoff._Direction(losses(read), alpha).closer(1e-3, lambda _: True)
         assert (-arb(asked[-1])).exp() <= arb(alpha)
 
 
 @pytest.mark.parametrize("alpha", [1e-9, 0.01, 0.1, 0.2, 0.5])
 def test_the_best_test_of_one_response(alpha: float) -> None:
-    found = tradeoff._search(response, alpha, 1e-9, 0.5, PARTS, lambda _: False)
+    place = tradeoff._Place((math.exp(0.5),))
+    found, _ = tradeoff._search(
+        response, alpha, tradeoff._Step(1e-9), place, PARTS, lambda _: False
+    )
     a = Fraction(alpha)
     truth = min(3 * a, Fraction(3, 4) + (a - Fraction(1, 4)) / 3)
     assert Fraction(found.lower) <= truth <= Fraction(found.upper)

@@ -22,7 +22,7 @@ import tightbudget as tb
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
-from tightbudget.engine.readings.tradeoff import most_true_positives
+from tightbudget.engine.readings.tradeoff import BestTest, most_true_positives
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
@@ -190,6 +190,28 @@ def test_a_tiny_rate_of_false_positives_has_its_relative_gap(fpr: float) -> None
     assert found.relative_gap <= 1e-4 or found.upper <= 1e-100
     if fpr >= 1e-20:
         assert found.relative_gap <= 1e-4
+
+
+@pytest.mark.parametrize("fpr", [0.003, 0.1, 0.4])
+def test_a_test_that_begins_where_another_one_ended_is_as_true(fpr: float) -> None:
+    """Wherever it begins, and however closely it was asked before."""
+    other = BestTest((tb.HistogramPair((9.0, 1.0), (1.0, 9.0)) * 3).engine, fpr)
+    other.answer(1e-6)
+    for p, q in (((7.0, 2.0, 1.0), (5.0, 1.0, 4.0)), ((1.0, 1000.0, 7.0), (2.0, 900.0, 31.0))):
+        truth = max(exact_tpr(seen, Fraction(fpr)) for seen in both_ways(p, q, 2))
+        run = (tb.HistogramPair(p, q) * 2).engine
+        for near in (None, other, BestTest(run, fpr)):
+            test = BestTest(run, fpr, near)
+            for rtol in (0.3, 1e-2, 1e-6, 1e-3):
+                answer = test.answer(rtol)
+                assert answer.reached
+                assert Fraction(answer.bounds.lower) <= truth <= Fraction(answer.bounds.upper)
+                assert answer.bounds.relative_gap <= rtol
+                # a target: on one side of it, or as close
+                for target in (0.5 * float(truth), 2.0 * float(truth), float(truth)):
+                    sided = test.answer(rtol, target).bounds
+                    assert Fraction(sided.lower) <= truth <= Fraction(sided.upper)
+                    assert sided.decides(target) or sided.relative_gap <= rtol
 
 
 # ------------------------------------------------------------------- exact arithmetic

@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 
 from tightbudget import notebook
 from tightbudget.engine.engine import Engine
+from tightbudget.engine.readings.tradeoff import BestTest
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.mechanisms.questions import Questions
@@ -25,6 +26,11 @@ from tightbudget.numerics.validate import (
 )
 
 _REACH = 1e-6, 1e9  # parameters between which a bracket is searched for if none is given
+_FIRST_GAP = 1e-2  # the relative gap of a first look at a value
+_LAST_GAP = 1e-5  # of the closest: what it does not decide counts as a miss; public docs name it
+_SECANT = 0.2  # of an estimate of ln(quantity / target): its error, for secants to converge fast
+# Of the closest gap: an upper bound that is below the target by less is as good as at it
+_HARDLY = 0.1
 
 
 @dataclass(frozen=True)
@@ -261,8 +267,9 @@ class _Probe:
         self.searching = searching  # whether values are tried that the caller did not name
         self.taken = False  # whether the function has accepted a value
         self.known: dict[float, tuple[float, Bounds]] = {}  # the gap asked for, and the answer
-        self.excesses: dict[float, float] = {}  # of ``close_excess``
-        self.near = False  # whether the target was already seen from close by
+        self.tests: dict[float, BestTest] = {}  # for a true-positive rate, what was learned of it
+        self.last: BestTest | None = None
+        self.closest = math.inf  # the least estimate of |ln(quantity / target)|
 
     def composition(self, x: float) -> Composition:
         try:
@@ -300,60 +307,64 @@ class _Probe:
         """
         asked, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
         if bounds.relative_gap > rtol and (rtol < asked or not decided):
-            dominating = _Dominating(self.composition(x))
-            until = self.target.most if decided else None
-            bounds = self.target.bounds(dominating, rtol, until)
+            found = self._ask(x, rtol, self.target.most if decided else None)
+            # what was certified stays so
+            bounds = bounds.meet(found) if bounds.overlaps(found) else found
             self.known[x] = rtol, bounds
         return bounds
 
-    def excess(self, x: float) -> float:
-        """Estimates ln(quantity / target), which is > 0 where the target is missed."""
-        excess = math.inf
-        for rtol in (1e-3,) if self.near else (0.1, 1e-3):
-            excess = _log_mean(self.bounds(x, rtol)) - math.log(self.target.most)
-            if abs(excess) > 1.0:  # a factor e: no narrower bounds are needed so far from the root
-                break
-            self.near = True
-        return excess
+    def _ask(self, x: float, rtol: float, until: float | None) -> Bounds:
+        """Bounds the quantity at ``x`` anew; near-by best tests are alike."""
+        dominating = _Dominating(self.composition(x))
+        if self.target.name != "tpr":
+            return self.target.bounds(dominating, rtol, until)
+        if x not in self.tests:
+            self.tests[x] = BestTest(dominating.engine, self.target.at, self.last)
+        self.last = self.tests[x]
+        return self.last.answer(rtol, until).bounds
 
-    def close_excess(self, x: float) -> float:
-        """Estimates ln(quantity / target) as closely as a secant needs it.
+    def estimate(self, x: float, rtol: float, *, decided: bool = False) -> float:
+        """Estimates ln(quantity / target) from bounds: see :meth:`bounds`."""
+        return _log_mean(self.bounds(x, rtol, decided=decided)) - math.log(self.target.most)
 
-        Bounds that only tell the side of the target do not do near it: the one on that side is
-        next to the target as often as not, and a secant through it ends beside its own point.
+    def excess(self, x: float, enough: float) -> float:
+        """Estimates ln(quantity / target) as closely as a secant needs it: > 0 where it is missed.
+
+        So close to the target that bounds with a relative gap of ``enough`` do not decide, it is
+        that of the upper bound, which says whether the target is certified to be met.
         """
-        if x not in self.excesses:
-            most, excess = self.target.most, 0.0
-            if x in self.known or not self.near:
-                bounds = self.bounds(x, 0.1)
-                excess = _log_mean(bounds) - math.log(most)
-                if bounds.lower > most:
-                    excess = min(excess, math.log(bounds.lower / most))
-            if abs(excess) <= 1.0:  # further off than a factor e, no narrower bounds are needed
-                self.near = True
-                excess = _log_mean(self.bounds(x, 1e-3, decided=False)) - math.log(most)
-            self.excesses[x] = excess
-        return self.excesses[x]
+        most = self.target.most
+        gap = min(_FIRST_GAP, max(enough, _SECANT * self.closest))
+        while True:
+            excess, bounds = self.estimate(x, gap), self.known[x][1]
+            wanted = max(enough, _SECANT * abs(excess))
+            sure = not bounds.lower <= most < bounds.upper
+            if gap <= enough or (sure and bounds.relative_gap <= wanted):
+                break
+            gap = max(enough, min(0.1 * gap, wanted))
+        self.closest = min(self.closest, abs(excess))
+        if sure and bounds.relative_gap <= wanted and wanted > enough:
+            return excess
+        excess = math.log(max(bounds.upper, 1e-300) / most)
+        return 0.0 if -_HARDLY * enough <= excess <= 0.0 else excess
 
     def meets(self, x: float, enough: float = 0.0) -> bool:
         """Tells if the target is certified to be met; narrower bounds decide a close call.
 
         Bounds with a relative gap of ``enough`` that do not decide count as a miss.
         """
-        for rtol in (1e-3, 1e-4, 1e-5) if self.near else (0.1, 1e-3, 1e-4, 1e-5):
-            bounds = self.bounds(x, rtol)
-            if bounds.upper <= self.target.most or bounds.lower > self.target.most:
-                return bounds.upper <= self.target.most
-            if rtol <= enough:
+        for rtol in (enough,) if enough else (0.1, 1e-3, 1e-4, _LAST_GAP):
+            if self.bounds(x, rtol).decides(self.target.most):
                 break
-        return False
+        return self.is_met(x)
+
+    def is_met(self, x: float) -> bool:
+        """Tells if the bounds that are known at ``x`` certify that the target is met."""
+        return self.known[x][1].upper <= self.target.most
 
     def met(self, x: float) -> Bounds:
         """Bounds the target's quantity at a value that meets the target."""
-        _, bounds = self.known.get(x, (math.inf, Bounds(0.0, 1.0)))
-        composition = self.composition(x)
-        if bounds.relative_gap > 1e-4:
-            bounds = self.target.bounds(_Dominating(composition), 1e-4)
+        composition, bounds = self.composition(x), self.bounds(x, 1e-4, decided=False)
         if composition.attained is not None:
             # where the two pairs are far apart, more digits of the lower one tell nothing and can
             # take ten times as long (12 s instead of 1.2 s for batches with replacement)
@@ -399,7 +410,9 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
                 return (x, further) if met else (further, x)
             low, high = min(low, further), max(high, further)
             # the target lies where the excess changes towards zero
-            change = probe.excess(further) - probe.excess(x)
+            change = probe.estimate(further, 0.1, decided=True) - probe.estimate(
+                x, 0.1, decided=True
+            )
             if (
                 abs(change) > 0.25
             ):  # more than the excess can be off at a gap of 0.1 (two times 5 %)
@@ -407,7 +420,11 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
                 sides = (side,) if nearer else tuple(other for other in sides if other != side)
                 # to the secant's zero and a fifth further, to land beyond the root; the step stays
                 # between factors e^0.4 and e^2, since far from the root the excess is not linear
-                needed = -probe.excess(further) / change * math.log(factor) if nearer else 1.0
+                needed = (
+                    -probe.estimate(further, 0.1, decided=True) / change * math.log(factor)
+                    if nearer
+                    else 1.0
+                )
                 factor = math.exp(min(max(1.2 * needed, 0.4), 2.0))
                 break
         else:
@@ -430,23 +447,23 @@ def _best_integer(probe: _Probe, good: float, bad: float) -> float:
 
 def _best_real(probe: _Probe, good: float, bad: float, rtol: float) -> float:
     """Finds a value that meets the target, within rtol of one that misses it."""
-    a, b = a_at, b_at = math.log(good), math.log(bad)
-    at_a, at_b = probe.close_excess(good), probe.close_excess(bad)
-    if at_a < 0 < at_b:
-        u = root_between(lambda v: probe.close_excess(math.exp(v)), a, b, xtol=rtol)
-    else:  # the target lies within the width of the bounds at an end
-        u = a if at_a >= 0 else b
+    a, b = math.log(good), math.log(bad)
     to_good = math.copysign(1.0, a - b)
+    at_a, at_b = probe.estimate(good, _FIRST_GAP), probe.estimate(bad, _FIRST_GAP)
     # A gap that moves the root by less than rtol is narrow enough; a narrower one takes most of the
     # time where a close call needs it (batches with replacement: 20 s of 29 for one call)
-    enough = rtol * abs(at_b - at_a) / abs(b_at - a_at) if math.isfinite(at_b - at_a) else 0.0
-    # near the estimate, a value that surely meets the target ...
-    step = rtol / 2
-    while abs(u - a) > step and not probe.meets(math.exp(u + to_good * step), enough):
-        b = u + to_good * step
-        step *= 2.0
-    best = u + to_good * step if abs(u - a) > step else a
-    # ... and within rtol of it one that does not, or not surely
+    enough = max(_LAST_GAP, min(_FIRST_GAP, rtol * abs(at_b - at_a) / abs(b - a)))
+    met = {a: True, b: False}
+
+    def excess(u: float) -> float:
+        found = probe.excess(math.exp(u), enough)
+        met[u] = probe.is_met(math.exp(u))
+        return found
+
+    root_between(excess, a, b, xtol=rtol)
+    # the best value that is certified to meet the target, and the next one that is not
+    best = min((u for u in met if met[u]), key=lambda u: to_good * u)
+    b = max((u for u in met if to_good * u < to_good * best), key=lambda u: to_good * u)
     step = rtol
     while abs(best - b) > 1.01 * rtol:
         next_one = best - to_good * min(step, abs(best - b) / 2 if step > rtol else step)

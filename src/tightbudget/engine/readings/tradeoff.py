@@ -13,7 +13,7 @@ where the two lines cross.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tightbudget.engine.answer import Answer
@@ -31,15 +31,26 @@ from tightbudget.numerics.rounding import (
     sub_up,
 )
 
-# Every t that is tried proves its bounds: the first five constants move width and time alone.
+# Every t that is tried proves its bounds: the first seven constants move width and time alone.
 _PROBES = 60  # t in one search: halving the interval each time would use up a double's 53 bits
 _ROUGH = 0.5  # the relative gap at which a rate's size is seen
-_SHARES = (0.25, 0.02)  # of the gap, for delta's own: the second where the first did not do
+# Delta's own gaps while the place of the least value is looked for: which t are near the least
+# value, a gap tells as closely as it is narrow
+_FIRST, _CLOSER = 0.05, 0.05
+# Of the gap, for delta's own: each where the one before did not do. The first two are for delta at
+# the place of the least value alone, the others for every delta that is read
+_AT_PLACE, _EVERYWHERE = (0.6, 0.3, 0.1), 0.02
+# Of the gap: what neighbouring t may still leave open where only a closer delta is worth its time
+_SETTLED = 0.2
+_STALLED = 4  # probes in which bounds come hardly closer
+_FRESH = 3  # times in one search that delta is then asked closely where the bounds are lowest
 _WIDE = math.e**2  # neighbours further apart than this are parted in the middle, on a log scale
 _CLEAR = 0.05  # of an interval: how far from its ends it is parted, so that both parts shrink
 NEGLIGIBLE = 1e-100  # so few true positives need no relative gap; public docstrings name it
 _FAR = 690.0  # nats: e^690 is a double, with a margin for rounding; e^709.8 is none
 _LEAST = 1e-290  # for a rate below it, the upper bound is that of this rate; 2 / rate is a double
+
+Close = Callable[[Bounds], bool]
 
 
 class _Sample(NamedTuple):
@@ -50,15 +61,56 @@ class _Sample(NamedTuple):
     upper: float
 
 
+class _Place(NamedTuple):
+    """Where the least value of D(t) + alpha t lies, and about how large it is.
+
+    Attributes:
+        near: t beside it, the nearest one first; none where nothing is known.
+        most: about the least value; 0 where nothing is known.
+    """
+
+    near: tuple[float, ...] = ()
+    most: float = 0.0
+
+
+class BestTest:
+    """The largest P-mass of a test with Q-mass alpha, in the worse direction.
+
+    It keeps what it has learned of delta: asked again, it goes on from there.
+
+    Args:
+        losses: the composition.
+        alpha: the false-positive rate, in [0, 1].
+        near: the test of a similar composition, which says where to begin.
+    """
+
+    def __init__(self, losses: Engine, alpha: float, near: BestTest | None = None) -> None:
+        self._alpha = alpha
+        self._directions = [_Direction(one, alpha) for one in losses.apart()]
+        if near is not None:
+            for one, other in zip(self._directions, near._directions, strict=False):
+                one.place = other.place
+
+    def answer(self, rtol: float, target: float | None = None) -> Answer:
+        """Bounds of the true-positive rate, as :func:`most_true_positives` says."""
+        close = _within(rtol, target)
+        worst = _larger(self._directions, close, rtol)
+        # without false positives it is a mass of the pairs, which nothing narrows
+        if self._alpha > 0.0 and not close(worst):
+            return Answer.missed(words_of_true_positives(self._alpha), worst, rtol)
+        return Answer(worst)
+
+
 def least_false_negatives(losses: Engine, alpha: float, atol: float) -> Answer:
     """Bounds of the least false-negative rate at false-positive rate alpha in [0, 1].
 
     Guarantee: the exact value of the smaller direction lies inside; reached means within ``atol``.
     """
-    caught = _larger(losses, alpha, _within(_ROUGH), _ROUGH)
+    directions = [_Direction(one, alpha) for one in losses.apart()]
+    caught = _larger(directions, _within(_ROUGH), _ROUGH)
     rtol = atol / max(caught.upper, atol)
     if rtol < _ROUGH:
-        caught = _larger(losses, alpha, _within(rtol), rtol)
+        caught = _larger(directions, _within(rtol), rtol)
     missed = Bounds(
         max(0.0, sub_down(1.0, caught.upper)) if caught.upper > 0 else 1.0,
         min(1.0, sub_up(1.0, caught.lower)) if caught.lower < 1 else 0.0,
@@ -87,15 +139,10 @@ def most_true_positives(
     upper is below 1e-100 or alpha is 0 (then it is the mass that Q lacks, as the pairs know it).
     With a ``target`` it stops as soon as both bounds are on one side of it.
     """
-    close = _within(rtol, target)
-    worst = _larger(losses, alpha, close, rtol)
-    # without false positives it is a mass of the pairs, which nothing narrows
-    if alpha > 0.0 and not close(worst):
-        return Answer.missed(words_of_true_positives(alpha), worst, rtol)
-    return Answer(worst)
+    return BestTest(losses, alpha).answer(rtol, target)
 
 
-def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool]:
+def _within(rtol: float, target: float | None = None) -> Close:
     def close(found: Bounds) -> bool:
         if target is None:
             return found.relative_gap <= rtol or found.upper <= NEGLIGIBLE
@@ -104,34 +151,79 @@ def _within(rtol: float, target: float | None = None) -> Callable[[Bounds], bool
     return close
 
 
-def _larger(losses: Engine, alpha: float, close: Callable[[Bounds], bool], rtol: float) -> Bounds:
+def _larger(directions: Sequence[_Direction], close: Close, rtol: float) -> Bounds:
     """The larger of the directions, as close as it gets."""
-    ends = [_of_direction(one, alpha, rtol, close) for one in losses.apart()]
+    ends: list[Bounds] = []
+    for one in directions:
+        # what is below another direction need not be known closer
+        floor = max((found.lower for found in ends), default=0.0)
+        ends.append(one.closer(rtol, _close_or_below(close, floor)))
     # guard: test-worse-direction
     return Bounds.worst(ends)
 
 
-def _of_direction(
-    losses: Engine, alpha: float, rtol: float, close: Callable[[Bounds], bool]
-) -> Bounds:
-    """Returns bounds of the true-positive rate in one direction, as close as it gets."""
-    (parts,) = losses.parts
-    if alpha == 1.0:
-        return Bounds(1.0, 1.0)
-    if alpha == 0.0:  # only outputs that Q cannot produce may be taken
-        return parts.infinity
-    if alpha < _LEAST:
-        above = _of_direction(losses, _LEAST, rtol, close)
-        # where e^-T <= alpha, all outputs with a loss above T may be taken: P(L > T) >= delta(T)
-        least = losses.reader()(-log_down(alpha), _SHARES[0] * rtol).lower
-        return Bounds(max(parts.infinity.lower, alpha, least), above.upper)
-    read, best = losses.reader(), Bounds(alpha, 1.0)  # guessing is always possible
-    for share in _SHARES:
-        found = _search(read, alpha, share * rtol, _guess(parts, alpha), parts, close)
-        best = best.meet(found)
-        if close(best):
-            break
-    return best
+def _close_or_below(close: Close, floor: float) -> Close:
+    return lambda found: close(found) or found.upper <= floor
+
+
+class _Direction:
+    """A test in one direction of a composition, and what is known of its true-positive rate.
+
+    Attributes:
+        place: where the least value lies, as far as that is known.
+    """
+
+    def __init__(self, losses: Engine, alpha: float) -> None:
+        (self.parts,) = losses.parts
+        self.alpha, self.read = alpha, losses.reader()
+        self.place = _Place()
+        self.best = Bounds(min(alpha, 1.0), 1.0)  # guessing is always possible
+
+    def closer(self, rtol: float, close: Close) -> Bounds:
+        """Returns bounds of the true-positive rate, as close as it gets."""
+        parts, alpha = self.parts, self.alpha
+        if alpha == 1.0:
+            return Bounds(1.0, 1.0)
+        if alpha == 0.0:  # only outputs that Q cannot produce may be taken
+            return parts.infinity
+        if alpha < _LEAST:
+            above = self._searched(_LEAST, rtol, close)
+            # where e^-T <= alpha, all outputs with a loss above T may be taken, and P(L > T) is at
+            # least delta(T)
+            least = self.read(-log_down(alpha), _EVERYWHERE * rtol).lower
+            return Bounds(max(parts.infinity.lower, alpha, least), above.upper)
+        return self._searched(alpha, rtol, close)
+
+    def _searched(self, alpha: float, rtol: float, close: Close) -> Bounds:
+        steps = [_Step(share * rtol, _SETTLED * rtol) for share in _AT_PLACE]
+        steps.append(_Step(_EVERYWHERE * rtol))
+        if not self.place.near:
+            self.place = _Place((math.exp(_guess(self.parts, alpha)),))
+            gap, rough = _FIRST, []
+            while gap > steps[0].gap:
+                rough.append(_Step(gap, _SETTLED * rtol))
+                gap *= _CLOSER
+            steps = rough + steps
+        for step in steps:
+            found, self.place = _search(self.read, alpha, step, self.place, self.parts, close)
+            self.best = self.best.meet(found)
+            if close(self.best):
+                break
+        return self.best
+
+
+class _Step(NamedTuple):
+    """How closely a search asks for delta.
+
+    Attributes:
+        gap: delta's own relative gap.
+        settled: 0 if each delta is asked with this gap. Else only the first one is, and the others
+            are what is known by then; and the search ends where its bounds would have the relative
+            gap ``settled``, were delta exact.
+    """
+
+    gap: float
+    settled: float = 0.0
 
 
 def _guess(parts: Parts, alpha: float) -> float:
@@ -146,41 +238,111 @@ def _guess(parts: Parts, alpha: float) -> float:
 def _search(
     read: Reader,
     alpha: float,
-    gap: float,
-    guess: float,
+    step: _Step,
+    place: _Place,
     parts: Parts,
-    close: Callable[[Bounds], bool],
-) -> Bounds:
-    """Looks where the lower bound is lowest, until both bounds are close; ``gap`` is for delta."""
+    close: Close,
+) -> tuple[Bounds, _Place]:
+    """Looks where the lower bound is lowest, until both bounds are close.
+
+    Args:
+        read: answers delta.
+        alpha: the false-positive rate, > 0.
+        step: how closely it asks for delta.
+        place: where to look first.
+        parts: the composition.
+        close: whether bounds are close enough.
+
+    Returns:
+        The bounds, and where the least value lies.
+    """
     # D(0) = 1, and D(t) + alpha t > 1 from t = 2 / alpha on
     lost = parts.infinity.lower  # where D ends
-    samples = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, lost, 1.0)]
+    ends = [_Sample(0.0, 1.0, 1.0), _Sample(2.0 / alpha, lost, 1.0)]
     if parts.max_loss.upper < _FAR:  # and beyond the largest loss only infinite ones are left
         top = exp_up(max(0.0, parts.max_loss.upper))
-        if top < samples[-1].t:
-            samples.insert(1, _Sample(top, lost, parts.infinity.upper))
-    t, best = math.exp(guess), Bounds(alpha, 1.0)
+        if top < ends[-1].t:
+            ends.insert(1, _Sample(top, lost, parts.infinity.upper))
+    samples, fresh = list(ends), 0
+    gap, planned, best = (
+        step.gap,
+        [t for t in place.near if 0.0 < t < ends[1].t],
+        Bounds(alpha, 1.0),
+    )
+    start, widths = planned[0] if planned else 0.0, list[float]()
     for _ in range(_PROBES):
-        samples.append(_sample(read, t, alpha, gap))
-        samples.sort()
-        upper = min(1.0, *(add_up(s.upper, mul_up(alpha, s.t)) for s in samples))
-        valleys = [_valley(samples, i, alpha) for i in range(len(samples) - 1)]
-        # guard: lowest-interval-lower-bound-test
-        i = min(range(len(valleys)), key=lambda i: valleys[i].floor)
-        best = Bounds(min(upper, max(alpha, valleys[i].floor)), upper)
+        upper = _upper(samples, alpha)
+        floor, i, t = _lowest(samples, alpha)
+        best = Bounds(min(upper, max(alpha, floor)), upper)
         left, right = samples[i].t, samples[i + 1].t
-        t = _between(left, right, valleys[i].t)
-        if close(best) or not left < t < right:
+        most = best.upper if best.lower > _ROUGH * best.upper else place.most
+        first = next((s for s in samples if s.t == start), None)
+        kept = first is None or first.lower + alpha * first.t <= upper
+        near = place.near if kept else (t, *(s.t for s in samples[i : i + 2] if s not in ends))
+        place = _Place(tuple(dict.fromkeys(near)), most)
+        if close(best):
             break
-    return best
+        if planned:
+            t = planned.pop(0)
+        else:
+            exact = [_middle(s, known=s not in ends) for s in samples]
+            seen = _upper(exact, alpha)
+            stalled = len(widths) > _STALLED and best.width > 0.95 * widths[-_STALLED]
+            widths.append(best.width)
+            if stalled and seen - _lowest(exact, alpha)[0] <= step.settled * seen:
+                if fresh == _FRESH:
+                    break
+                # delta is not known as closely here
+                fresh, gap, widths = fresh + 1, step.gap, []
+            t = _between(left, right, t)
+            if not left < t < right:
+                break
+        if all(t != s.t for s in samples):
+            samples.append(_sample(read, t, alpha, gap, most))
+            if step.settled:
+                if gap < _ROUGH and len(samples) > len(ends) + 1:
+                    # and others are known closer now
+                    samples = [s if s in ends else _again(s, read, alpha) for s in samples]
+                gap = _ROUGH
+            samples.sort()
+    return best, place
 
 
-def _sample(read: Reader, t: float, alpha: float, gap: float) -> _Sample:
+def _again(sample: _Sample, read: Reader, alpha: float) -> _Sample:
+    """Returns a sample with all that is known of it now."""
+    seen = _sample(read, sample.t, alpha, _ROUGH)
+    return _Sample(sample.t, max(sample.lower, seen.lower), min(sample.upper, seen.upper))
+
+
+def _middle(sample: _Sample, *, known: bool) -> _Sample:
+    """Returns about what an exact delta would show: the lower end where little is known."""
+    middle = 0.5 * (sample.lower + sample.upper) if known else sample.lower
+    return _Sample(sample.t, middle, middle)
+
+
+def _upper(samples: list[_Sample], alpha: float) -> float:
+    """Returns the least upper bound by one sample."""
+    return min(1.0, *(add_up(s.upper, mul_up(alpha, s.t)) for s in samples))
+
+
+def _lowest(samples: list[_Sample], alpha: float) -> tuple[float, int, float]:
+    """Returns the lowest floor, of which interval it is, and the t there."""
+    valleys = [_valley(samples, i, alpha) for i in range(len(samples) - 1)]
+    # guard: lowest-interval-lower-bound-test
+    i = min(range(len(valleys)), key=lambda i: valleys[i].floor)
+    return valleys[i].floor, i, valleys[i].t
+
+
+def _sample(read: Reader, t: float, alpha: float, gap: float, most: float = 0.0) -> _Sample:
+    """D at t; ``most`` is about D(t) + alpha t, or 0 where that is not known."""
     # ln t is rounded, and delta falls with eps
     low, high = (log_down(t), log_up(t)) if t != 1.0 else (0.0, 0.0)
     # a delta that is small beside alpha t need not be known as closely
-    size = max(read(low, _ROUGH).upper, 1e-300)
-    gap = min(_ROUGH, gap * (1.0 + alpha * t / size))
+    if gap < _ROUGH:
+        size = most - alpha * t
+        if not size > 0.1 * most:
+            size = max(read(low, _ROUGH).upper, 1e-300)
+        gap = min(_ROUGH, gap * (1.0 + alpha * t / size))
     # guard: lower-bounds-delta-lower-bound-test
     return _Sample(t, read(high, gap).lower, read(low, gap).upper)
 
