@@ -99,6 +99,7 @@ CASES: list[Case] = [
     Case("loss-table-sampled", LossTable(1.0, (1, (1.0,), 0.0)).subsampled(0.3)),
     Case("batches", Gaussian(2.0).batches(6, of=600)),
     Case("batches-all", Gaussian(2.0).batches(60, of=60)),
+    Case("batches-group", Gaussian(4.0).batches(6, of=60).group(3)),
     Case("batches-again", Gaussian(2.0).batches(3, of=60, replacement=True)),
     Case("batches-narrow", Gaussian(0.4).batches(1, of=2, sensitivity_of="replace-one")),
     Case("curve", FromCurve((0.0, 0.5, 1.0), (0.3, 0.1, 0.01))),

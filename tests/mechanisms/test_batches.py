@@ -261,6 +261,110 @@ def test_one_place_is_one_place_with_replacement_or_without() -> None:
     assert (one * 9).epsilon(1e-6) == (again * 9).epsilon(1e-6)
 
 
+# ------------------------------------------------------------------- users with several records
+
+
+@pytest.mark.parametrize(("size", "batch", "of"), [(2, 2, 5), (3, 2, 6), (2, 4, 7), (4, 1, 6)])
+def test_a_batch_is_a_random_set_of_others_with_records_of_the_user_in_some_places(
+    size: int, batch: int, of: int
+) -> None:
+    users, others = range(size), range(size, of)
+    batches = list(itertools.combinations(range(of), batch))
+    counts = Counter(sum(i in users for i in chosen) for chosen in batches)
+    made = tb.Gaussian(1.0).batches(batch, of=of).group(size)._whole._copies()  # type: ignore[attr-defined]
+    for k in range(1, min(size, batch) + 1):
+        exact = Fraction(counts[k], len(batches))
+        assert Fraction(made.lower[k - 1]) <= exact <= Fraction(made.upper[k - 1])
+        # of a batch with k records of the user the others are a uniform set
+        of_k = Counter(
+            tuple(i for i in chosen if i in others)
+            for chosen in batches
+            if sum(i in users for i in chosen) == k
+        )
+        assert len(set(of_k.values())) == 1
+        assert len(of_k) == math.comb(of - size, batch - k)
+    assert len(made) == min(size, batch)
+    # the sums of the two data sets, from the sum of a batch without the user
+    for sign, moved in ((1, 2), (-1, 0)):
+        sums = Counter(
+            sum(sign if i in users else -1 for i in chosen) + batch for chosen in batches
+        )
+        expected: Counter[int] = Counter()
+        for k, count in counts.items():
+            expected[moved * k] += count
+        assert sums == expected
+
+
+def test_numbers_that_next_to_never_happen_are_left_out() -> None:
+    exact = Fraction(1)
+    for size, batch, of in ((100, 1, 10**15), (60, 1000, 10**12), (100, 10**4, 10**6)):
+        made = tb.Gaussian(1.0).batches(batch, of=of).group(size)._whole._copies()  # type: ignore[attr-defined]
+        none = Fraction(math.comb(of - batch, size), math.comb(of, size))
+        exact = 1 - none
+        listed = sum(map(Fraction, made.upper.tolist()), Fraction(0))
+        whole = len(made) == min(size, batch)
+        assert listed + (0 if whole else Fraction(1e-100)) >= exact
+        assert listed <= exact * (1 + Fraction(1, 10**12))
+
+
+def hypergeometric(size: int, batch: int, of: int) -> list[float]:
+    whole = math.comb(of, batch)
+    return [
+        math.comb(size, k) * math.comb(of - size, batch - k) / whole
+        for k in range(min(size, batch) + 1)
+    ]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.8, 2.0])
+@pytest.mark.parametrize(("size", "batch", "of"), [(2, 3, 10), (3, 2, 8), (5, 20, 100)])
+def test_one_batch_of_a_user_with_several_records(
+    epsilon: float, size: int, batch: int, of: int
+) -> None:
+    m, weights = 1.0, hypergeometric(size, batch, of)
+    step = tb.Gaussian(2.0).batches(batch, of=of).group(size)
+    found = step.delta(epsilon)
+    p, level = 1 - weights[0], math.exp(epsilon)
+    moved = math.log1p(math.expm1(epsilon) / p)
+    upper = 0.0
+    for k in range(1, len(weights)):
+        near, far = k * m / 2 - moved / (k * m), -k * m / 2 - moved / (k * m)
+        upper += weights[k] * float(mpmath.ncdf(near) - mpmath.exp(moved) * mpmath.ncdf(far))
+    assert found.upper == pytest.approx(upper, rel=2e-4)
+    # users in the plane: old and new records, and others in two directions
+    x, y = np.meshgrid(np.linspace(-14, 14, 281), np.linspace(-9, 9, 91), indexing="ij")
+
+    def density(record: complex, other: complex) -> np.ndarray:
+        total = np.zeros_like(x)
+        for k, w in enumerate(weights):
+            at = (k * (record - other)) * m / 2  # from the sum of others alone
+            total += w * np.exp(-((x - at.real) ** 2 + (y - at.imag) ** 2) / 2)
+        return total * (0.1 * 0.2 / (2 * math.pi))
+
+    deltas = [
+        float(np.sum(np.maximum(density(one, other) - level * density(new, other), 0.0)))
+        for other in (-1 + 0j, 1j)
+        for one, new in itertools.permutations((1 + 0j, -1 + 0j, 0j, 1j, -1j), 2)
+    ]
+    # the sums over a grid are off by 5e-3
+    assert max(deltas) <= found.upper * (1 + 5e-3)
+    assert found.lower <= deltas[0] * (1 + 5e-3)
+    assert deltas[0] <= found.lower * (1 + 1e-2)
+
+
+def test_a_user_with_more_records_pays_more() -> None:
+    step = tb.Gaussian(4.0).batches(600, of=60_000)
+    assert step.group(1).epsilon(1e-5) == step.epsilon(1e-5)
+    found = [(step.group(k) * 1000).epsilon(1e-5) for k in (1, 2, 5, 20)]
+    for end in ("lower", "upper"):
+        ends = [getattr(bounds, end) for bounds in found]
+        assert ends == sorted(ends)
+    assert found[2].apart == "batches of a fixed size"
+    group = step.group(5)
+    assert tb.Mechanism.from_dict(group.to_dict()) == group
+    assert group.relation is tb.Neighbouring.REPLACE_ONE
+    assert step.group(2).group(3).epsilon(1e-5) == step.group(6).epsilon(1e-5)
+
+
 # ----------------------------------------------------------------------------- known numbers
 
 
@@ -344,6 +448,12 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
      "replacement must be True or False, got 1"),
     (lambda: tb.Gaussian(1.0).batches(1, 7, sensitivity_of="norm"), tb.ParameterError,
      "sensitivity_of must be one of clip, replace-one, got 'norm'"),
+    (lambda: tb.Gaussian(1.0).batches(3, 7, replacement=True).group(2), tb.ParameterError,
+     "base must draw batches without replacement for a group, got Gaussian(sigma=1.0).batches("),
+    (lambda: tb.Gaussian(1.0).batches(3, 7).group(5), tb.ParameterError,
+     "size must be at most 4 for batches of 3 of 7 records, got 5"),
+    (lambda: tb.Gaussian(1.0).batches(3, 700).group(101), tb.ParameterError,
+     "size must be at most 100 for batches of 3 of 700 records, got 101"),
     (lambda: tb.Gaussian(1.0).batches(1, 7).under(ZERO_OUT), tb.errors.RelationError,
      "cannot be declared for Neighbouring.ZERO_OUT"),
     (lambda: tb.Batches(tb.Gaussian(1.0), 1, 7, relation=ZERO_OUT), tb.errors.RelationError,

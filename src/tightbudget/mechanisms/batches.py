@@ -173,19 +173,7 @@ class Batches(Derived):
 
     def pair(self, direction: Direction) -> Pair:
         """Returns the upper bound's pair, which is its own mirror image, for either direction."""
-        replaced, copies = self._replaced(), self._copies()
-        m = replaced.sensitivity / replaced.sigma
-        if copies.lower[0] == 1.0:
-            return GaussianPair(m)
-        rest = 0.0 if len(copies) == self._places() else 2.0 * _LEAST_CHANCE
-        # a larger rate, which is at most 3/4 with replacement, dominates a smaller one
-        rate = add_up(*copies.upper, rest) if rest or len(copies) > 1 else float(copies.upper[0])
-        least = add_down(*copies.lower)
-        # the chances of 1, 2, ... copies where there is one
-        shares = (copies / Enclosure(np.array([least]), np.array([rate]))).clipped(0.0, 1.0)
-        base = CopiesPair(m, shares, next_up(rest / least) if rest else 0.0)
-        # guard: mirrored-below-zero
-        return HullPair(RemovePair(base, rate), AddPair(base, rate), base.undecided(), rate)
+        return _hull(self._replaced(), self._copies(), self._places())
 
     def instance(self) -> Mechanism | None:
         """Returns what the two data sets that the class describes reveal.
@@ -193,22 +181,7 @@ class Batches(Derived):
         Returns:
             None for a batch of all records without replacement, where the pair itself is attained.
         """
-        replaced, chances = self._replaced(), self._copies().lower
-        if chances.size == 1:
-            # a smaller rate is dominated by a larger one
-            rate = float(chances[0])
-            sampled = replaced.subsampled(rate)
-            return None if rate == 1.0 else _Attained(sampled, relation=self.relation)
-        # fewer copies, and smaller moves, are dominated by more and larger ones: the events
-        # that decide delta are half-lines, whose chance rises with the move
-        # guard: no-copy-has-the-rest
-        none = double_up(1 - sum((Fraction(x) for x in chances.tolist()), Fraction(0)))
-        sizes = [
-            double_down(copies * Fraction(replaced.sensitivity))
-            for copies in range(chances.size + 1)
-        ]
-        mixture = MixtureOfGaussians(replaced.sigma, tuple(sizes), (none, *chances.tolist()))
-        return _Attained(mixture, relation=self.relation)
+        return _instance(self._replaced(), self._copies(), self.relation)
 
     def second_order(self) -> Pair | None:
         """Returns a pair that is above one step in second order; None where none is known.
@@ -226,6 +199,124 @@ class Batches(Derived):
     @property
     def apart(self) -> str:
         return "batches of a fixed size" if self.instance() is not None else ""
+
+
+def _hull(replaced: Gaussian, copies: Enclosure, places: int) -> Pair:
+    """The pair above a step in which a record has 1, 2, ... copies with these chances.
+
+    Args:
+        replaced: the Gaussian mechanism of one copy that surely is in the batch.
+        copies: the chances of 1, 2, ... copies, as far as they are listed.
+        places: the largest number of copies.
+    """
+    m = replaced.sensitivity / replaced.sigma
+    if copies.lower[0] == 1.0:
+        return GaussianPair(m)
+    rest = 0.0 if len(copies) == places else 2.0 * _LEAST_CHANCE
+    # a larger rate, which is at most 1, dominates a smaller one
+    rate = add_up(*copies.upper, rest) if rest or len(copies) > 1 else float(copies.upper[0])
+    rate = min(rate, 1.0)
+    least = add_down(*copies.lower)
+    # the chances of 1, 2, ... copies where there is one
+    shares = (copies / Enclosure(np.array([least]), np.array([rate]))).clipped(0.0, 1.0)
+    base = CopiesPair(m, shares, next_up(rest / least) if rest else 0.0)
+    # guard: mirrored-below-zero
+    return HullPair(RemovePair(base, rate), AddPair(base, rate), base.undecided(), rate)
+
+
+def _instance(
+    replaced: Gaussian, copies: Enclosure, relation: Neighbouring | None
+) -> Mechanism | None:
+    """The mechanism of a sum that each copy moves as far as it can; None if a copy is sure.
+
+    Args:
+        replaced: the Gaussian mechanism of one copy that surely is in the batch.
+        copies: the chances of 1, 2, ... copies, as far as they are listed.
+        relation: between the two data sets.
+    """
+    chances = copies.lower
+    if chances.size == 1:
+        # a smaller rate is dominated by a larger one
+        rate = float(chances[0])
+        sampled = replaced.subsampled(rate)
+        return None if rate == 1.0 else _Attained(sampled, relation=relation)
+    # fewer copies, and smaller moves, are dominated by more and larger ones: the events
+    # that decide delta are half-lines, whose chance rises with the move
+    # guard: no-copy-has-the-rest
+    none = double_up(1 - sum((Fraction(x) for x in chances.tolist()), Fraction(0)))
+    sizes = [double_down(k * Fraction(replaced.sensitivity)) for k in range(chances.size + 1)]
+    mixture = MixtureOfGaussians(replaced.sigma, tuple(sizes), (none, *chances.tolist()))
+    return _Attained(mixture, relation=relation)
+
+
+# Records of one user in batches of a fixed size: each number of them in a batch costs a pair.
+_MOST_IN_BATCH = 100
+
+
+@dataclass(frozen=True)
+class GroupInBatches(Mechanism):
+    """Is ``base`` without replacement for neighbours of which ``size`` records are replaced.
+
+    Guarantee: the exact epsilon and delta lie between two bounds. A batch has i of the user's
+    records with the chance w_i = C(size, i) C(of - size, batch - i) / C(of, batch).
+    Upper bound: with p = 1 - w_0 the union, over i >= 1 with the shares w_i / p, of the hulls of
+    the Gaussian mechanism that moves by i replacements, sampled at the rate p. Proof: draw i from
+    these shares and give it away. A batch without any record of the user is a random set of
+    batch - i others, and i more; one with i of them is the same set with these in the places of
+    the i others. Their sums are at most i replacements apart, and delta(eps) is jointly convex.
+    Lower bound: all others are -c v, and the user's records c v in the first data set and -c v in
+    the second. Then a step is sum_i w_i N(i s, sigma^2) against N(0, sigma^2) exactly, for the
+    distance s that one replacement moves the sum.
+    Source: Ganesh 2024, arXiv 2401.10294, for the weights.
+
+    Args:
+        base: batches of a fixed size, without replacement.
+        size: records of the user, in 2 ... 100; a batch without any of them must be possible.
+
+    Raises:
+        ParameterError: ``base`` draws with replacement, or ``size`` is out of its range.
+    """
+
+    base: Batches
+    size: int
+
+    symmetric: ClassVar[bool] = True
+    mutual: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.base.replacement:
+            raise refuse("base", "draw batches without replacement for a group", self.base)
+        most = min(_MOST_IN_BATCH, self.base.of - self.base.batch)
+        if self.size > most:
+            must = f"be at most {most} for batches of {self.base.batch} of {self.base.of} records"
+            raise refuse("size", must, self.size)
+
+    def _copies(self) -> Enclosure:
+        """The chances that a batch has 1, 2, ... records of the user, as far as they are listed."""
+        size, batch, of = self.size, self.base.batch, self.base.of
+        chance = Fraction(1)
+        for i in range(size):  # no record is in the batch
+            chance *= Fraction(of - batch - i, of - i)
+        left, found = 1 - chance, list[Fraction]()
+        for i in range(min(size, batch)):
+            chance *= Fraction((size - i) * (batch - i), (i + 1) * (of - size - batch + i + 1))
+            found.append(chance)
+            left -= chance
+            if left < _LEAST_CHANCE:  # guard: fewer-than-listed
+                break
+        ends = ([end(x) for x in found] for end in (double_down, double_up))
+        return Enclosure(*map(np.array, ends))
+
+    def pair(self, direction: Direction) -> Pair:
+        return _hull(self.base._replaced(), self._copies(), min(self.size, self.base.batch))
+
+    def instance(self) -> Mechanism | None:
+        return _instance(self.base._replaced(), self._copies(), self.relation)
+
+    @property
+    def apart(self) -> str:
+        return "batches of a fixed size"
 
 
 @dataclass(frozen=True)

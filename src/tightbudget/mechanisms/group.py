@@ -14,6 +14,7 @@ import numpy as np
 
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms.additive import Additive
+from tightbudget.mechanisms.batches import Batches, GroupInBatches
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.either import Either
@@ -65,6 +66,9 @@ class Group(Derived):
     convexity). The lower bound is that of (1 - p) Q + p P_1, of a query that one record of the
     group moves as far as all of them.
 
+    On batches of a fixed size the numbers of records are hypergeometric: the upper bound gives
+    them away, the lower bound is that of two data sets (:class:`GroupInBatches`).
+
     Shares of sizes that are below 1e-290, and those of neighbouring sizes where more than 1,000
     sizes have a larger one, are moved to a larger size for the upper bound, and to a smaller
     size for the lower bound.
@@ -79,7 +83,9 @@ class Group(Derived):
 
     Args:
         base: a mechanism with additive noise and a sensitivity (not Staircase, whose noise depends
-            on it), sampled or not; or an either of such mechanisms; or a group of one.
+            on it), sampled or not; or an either of such mechanisms; or a group of one; or a
+            Gaussian on batches of a fixed size without replacement, of which ``size`` is at most
+            100 and all are replaced.
         size: records of the user, in 1 ... 100,000.
 
     Raises:
@@ -146,6 +152,8 @@ def grouped(base: Mechanism, size: int) -> Mechanism:
         return dataclasses.replace(
             base, first=grouped(base.first, size), second=grouped(base.second, size)
         )
+    if isinstance(base, Batches):
+        return GroupInBatches(base, size, relation=base.relation)
     if isinstance(base, Subsampled):
         rate, inner = Fraction(base.rate), base.base
         while isinstance(inner, Subsampled):  # a sample of a sample is a sample
@@ -162,7 +170,8 @@ def grouped(base: Mechanism, size: int) -> Mechanism:
         return _SampledGroup(inner, rate, size, relation=base.relation)
     raise ParameterError(
         f"nothing is proved for a group of records under {base.kind}: ask for a group of a "
-        "mechanism with additive noise (gaussian, laplace, ...), alone or .subsampled(rate)"
+        "mechanism with additive noise (gaussian, laplace, ...), alone or .subsampled(rate), or "
+        "of a gaussian on .batches(batch, of)"
     )
 
 
