@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import pytest
@@ -148,3 +149,27 @@ def test_without_the_margin_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0])
+def test_a_curve_of_one_run_asks_once_which_formula_there_is(
+    rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its points are the answers to single questions, and hardly more is asked for them."""
+    mechanism, epsilons = tb.Gaussian(1.0).subsampled(rate), [0.3 * i for i in range(1, 21)]
+    alone = [(mechanism * 1).delta(epsilon) for epsilon in epsilons]
+    pair, asked = type(tb.Gaussian(1.0).pair(Direction.ADD)), 0
+    formula = pair.closed_delta
+
+    def counted(one: Any, epsilon: float) -> tuple[float, float] | None:
+        nonlocal asked
+        asked += 1
+        found: tuple[float, float] | None = formula(one, epsilon)
+        return found
+
+    monkeypatch.setattr(pair, "closed_delta", counted)
+    curve = (mechanism * 1).curve(epsilons)
+    for one, bounds in zip(alone, curve, strict=True):
+        assert one.overlaps(bounds)
+        assert bounds.relative_gap <= 1e-4
+    assert asked <= 4 * len(epsilons) + 8  # two directions, each on both sides of an epsilon

@@ -13,6 +13,7 @@ A composition is a list of (mechanism, number of runs). For one direction:
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 from dataclasses import dataclass, replace
@@ -70,6 +71,16 @@ class Part:
         # a lattice hangs on any of its atoms
         origin = pair.grid_origin() if lattice is None else float(pair.atoms().loss_upper[0])
         return Part(pair, count, sketch, lattice, origin)
+
+    @functools.cached_property
+    def is_continuous(self) -> bool:
+        """Whether the pair has a continuous part."""
+        return self.pair.bins(np.zeros(1), np.zeros(1)) is not None
+
+    @functools.cached_property
+    def has_formula(self) -> bool:
+        """Whether the pair has a formula of one run's delta."""
+        return self.pair.closed_delta(0.0) is not None
 
     @property
     def is_shift(self) -> bool:

@@ -42,7 +42,7 @@ class Outcomes:
         """The product of all parts' outputs; None if there are too many, or a continuum."""
         number = 1  # an int: no power of it overflows
         for part in parts.parts:
-            if part.count > 64 or part.pair.bins(np.zeros(1), np.zeros(1)) is not None:
+            if part.count > 64 or part.is_continuous:
                 return None
             number *= len(part.pair.atoms()) ** part.count
             if number > _MOST:

@@ -28,7 +28,7 @@ class OneRun:
         if parts.certain or len(parts.parts) != 1 or parts.parts[0].count != 1:
             return None
         pair = parts.parts[0].pair
-        return None if pair.closed_delta(0.0) is None else OneRun(pair, parts.max_loss.upper)
+        return OneRun(pair, parts.max_loss.upper) if parts.parts[0].has_formula else None
 
     def delta(self, epsilon: float) -> Bounds:
         """Bounds of delta(eps), for any finite eps; [0, 1] where the formula does not reach."""
