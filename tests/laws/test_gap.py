@@ -145,7 +145,7 @@ APART = {
     "truncated Poisson batches": tb.Gaussian(1.0).truncated_poisson(0.1, 12, 60) * 2,
     "3 of 10 steps": tb.Laplace(2.0).allocated(10, each_in=3) * 1,
     "a group's sample": tb.Laplace(4.0).subsampled(0.1).group(3) * 2,
-    "a sample of an epoch": tb.Laplace(1.0).allocated(10).subsampled(0.1) * 2,
+    "a sample of 3 of 10 steps": tb.Laplace(2.0).allocated(10, each_in=3).subsampled(0.1) * 2,
     "an epoch of steps with next to no noise": tb.Gaussian(0.02).allocated(3) * 1,
 }
 

@@ -378,3 +378,33 @@ def test_losses_below_what_a_lattice_resolves_are_refused_in_a_second() -> None:
         tb.PrecisionError, match=r"delta at epsilon = 0 is in \[2\..*e-09, 3\..*e-09\]"
     ):
         (tb.ApproximateDP(1e-9, 1e-9).allocated(3) * 2).delta(0.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.2])
+def test_a_sample_of_an_epoch_is_attained_where_other_records_contribute_nothing(
+    epsilon: float,
+) -> None:
+    # randomised response: present, the step's bit is 1 with chance 3/4, absent with 1/4; the record
+    # is in one of two steps, and in the epoch with chance 1/2
+    present, absent, rate = (Fraction(1, 4), Fraction(3, 4)), (Fraction(3, 4), Fraction(1, 4)), 0.5
+    outputs = list(itertools.product((0, 1), repeat=2))
+    q = [absent[a] * absent[b] for a, b in outputs]
+    inside = [(present[a] * absent[b] + absent[a] * present[b]) / 2 for a, b in outputs]
+    p = [Fraction(rate) * x + (1 - Fraction(rate)) * y for x, y in zip(inside, q, strict=True)]
+    level = Fraction(math.exp(epsilon))
+    exact = max(
+        float(sum(max(x - level * y, Fraction(0)) for x, y in zip(one, other, strict=True)))
+        for one, other in ((p, q), (q, p))
+    )
+    found = tb.RandomizedResponse(0.75, 2).allocated(2).subsampled(rate).delta(epsilon)
+    assert found.lower <= exact * (1 + 1e-12)
+    assert exact * (1 - 1e-3) <= found.lower
+    assert exact <= found.upper * (1 + 1e-12)
+
+
+def test_a_sample_of_an_epoch_has_two_close_bounds() -> None:
+    run = tb.Gaussian(1.0).allocated(10).subsampled(0.1) * 5
+    found = run.epsilon(1e-5)
+    assert 0.5732 < found.lower < found.upper < 0.5734
+    several = (tb.Gaussian(1.0).allocated(10, each_in=3).subsampled(0.5) * 2).epsilon(1e-5)
+    assert 4.5 < several.lower < several.upper

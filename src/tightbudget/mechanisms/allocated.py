@@ -211,6 +211,8 @@ class _SumOfRatios(Mechanism):
     each_in: int
     level: int = 0  # how often the width of the lattice is halved
 
+    alone: ClassVar[bool] = True
+
     def pair(self, direction: Direction) -> Pair:
         base = self.base.pair(direction)
         if not base.sketch().losses.size:  # the step that has the record shows it for certain

@@ -158,6 +158,8 @@ class Mechanism(Composable):
     symmetric: ClassVar[bool] = False
     # one direction's pair is the other's with P and Q exchanged
     mutual: ClassVar[bool] = False
+    # as an instance: attained by data in which all other records contribute nothing
+    alone: ClassVar[bool] = False
     # what to write instead of a parameter that people expect here
     meant: ClassVar[Mapping[str, str]] = {}
 

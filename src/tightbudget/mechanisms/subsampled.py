@@ -72,14 +72,16 @@ class Subsampled(Derived):
         return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
 
     def instance(self) -> Composable | None:
-        """Returns a mechanism that reveals nothing, where the base's pair is not attained.
+        """Returns a sample of the base's instance where no other record matters, else nothing.
 
         The data sets that attain an instance of the base need not attain its sample: their other
-        records are sampled, too.
+        records are sampled, too. An instance that is ``alone`` has others that contribute 0.
         """
         attained = self.base.instance()
         if attained is None or self.rate == 0.0:
             return None
+        if self.rate < 1.0 and isinstance(attained, Mechanism) and attained.alone:
+            return dataclasses.replace(self, base=attained)
         # guard: sample-attains-nothing
         return attained if self.rate == 1.0 else dataclasses.replace(self, rate=0.0)
 
