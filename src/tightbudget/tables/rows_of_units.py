@@ -50,9 +50,10 @@ def chosen(table: Any, contribution: Contribution, used: Sequence[str], *, still
         content = [text(table[contribution.row_id])]
     else:
         content = [text(table[name]) for name in used]
-        # equal rows are told apart by a number
-        first = [*content, *ties] or table[unit]
-        number = ibis.window(group_by=[table[unit], *content], order_by=first)
+        # Equal rows are told apart by a number. Their texts are equal where their points are, which
+        # take less time to put together.
+        alike = [table[unit], *(_alike(table[name]) for name in used)]
+        number = ibis.window(group_by=alike, order_by=ties or table[unit])
         content = [*content, (ibis.row_number().over(number) + 1).cast("string")]
     told = table.mutate(tightbudget_order=hashed(contribution.salt, [text(table[unit]), *content]))
     # guard: rank-by-content
@@ -103,14 +104,24 @@ def text(value: Any) -> Any:
     if kind.is_boolean():
         value = import_ibis().cases((value, "1"), (~value, "0"))
     elif kind.is_floating() or kind.is_decimal():
-        known = points(value, -(2**40), 2**40, 2.0**-10).cast("string")
-        missing = value.isnull() | value.cast("float64").isnan()
-        value = missing.ifelse("%", known)
+        value = _alike(value).cast("string")
     elif kind.is_string():
         value = value.replace("%", "%0").replace("|", "%1")  # guard: separator-escaped
     else:
         value = value.cast("string")
     return value.fill_null("%")
+
+
+def _alike(value: Any) -> Any:
+    """Returns what two values have in common if and only if their texts are equal."""
+    kind = value.type()
+    if kind.is_integer():
+        return value
+    if not (kind.is_floating() or kind.is_decimal()):
+        return text(value)
+    missing = value.isnull() | value.cast("float64").isnan()
+    known = points(value, -(2**40), 2**40, 2.0**-10)
+    return missing.ifelse(import_ibis().null("int64"), known)
 
 
 def _md5() -> Any:
