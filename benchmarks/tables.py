@@ -74,6 +74,8 @@ def zones(rows: int) -> int:
 PLAIN = {
     "count": "SELECT count(*) FROM {source} WHERE minutes > 10",
     "sum": "SELECT sum(fare) FROM {source}",
+    "mean": "SELECT avg(fare) FROM {source}",
+    "variance": "SELECT var_pop(fare) FROM {source}",
     "median": "SELECT median(fare) FROM {source}",
     "1,000 counts": "SELECT "
     + ", ".join(f"count_if(fare > {fare}::DOUBLE)" for fare in FARES)
@@ -99,6 +101,8 @@ def ours(question: str, rows: int) -> Any:
     return {
         "count": lambda: tb.Count(epsilon=1, where=lambda t: t.minutes > 10),
         "sum": lambda: tb.Sum(epsilon=1, **fares),
+        "mean": lambda: tb.Mean(epsilon=1, **fares),
+        "variance": lambda: tb.Variance(epsilon=1, **fares),
         "median": lambda: tb.Quantiles(epsilon=1, probabilities=(0.5,), **fares),
         "1,000 counts": lambda: tb.Counts(where=conditions, epsilon=1),
         "1,000 questions, sparse vector": lambda: tb.AboveThreshold(
@@ -133,6 +137,7 @@ def _cost(ask: Callable[[], Any]) -> dict[str, float]:
 def _beside(path: Path, rows: int, question: str, unit: bool, runs: int, memory: str) -> None:
     """Asks one question in turns with and without privacy, and prints what was measured."""
     import duckdb
+    import numpy as np
 
     import tightbudget as tb
 
@@ -155,7 +160,7 @@ def _beside(path: Path, rows: int, question: str, unit: bool, runs: int, memory:
     costs: dict[str, list[dict[str, float]]] = {who: [] for who in asked}
     # what is imported or compiled on first use is nobody's cost
     connection.execute(f"SELECT count(*) FROM {source}").fetchall()
-    tb.Count(epsilon=1).release(tb.Table({"x": [1.0]}), meter=tb.OutputDPFilter(10))
+    tb.Count(epsilon=1).release(tb.Table({"x": np.array([1.0])}), meter=tb.OutputDPFilter(10))
     row: dict[str, Any] = {"question": question, "unit": "rider" if unit else "row"}
     for _ in range(runs):
         for who, ask in list(asked.items()):
