@@ -71,6 +71,8 @@ def test_atoms_are_the_two_tails(scale):
     lower, upper = Laplace(scale).pair(Direction.REMOVE).max_loss()
     assert arb(lower) <= m <= arb(upper)
     assert upper - lower < 1e-14 * upper
+    least, most = Laplace(scale).pair(Direction.REMOVE).log_moment(1.0)
+    assert arb(least) <= ((2 * m.exp() + (-2 * m).exp()) / 3).log() <= arb(most)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e100])
@@ -95,3 +97,22 @@ def test_the_largest_and_the_smallest_noise_compute_quietly(scale):
 def test_refusals(arguments, message):
     with pytest.raises(ParameterError, match=message):
         Laplace(**arguments)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.11, 0.7, 3.3, 1e4])
+@pytest.mark.parametrize("s", [1e-3, 0.25, 1.0, 62.0, 1e6])
+def test_the_moment_is_that_of_the_densities(scale: float, s: float) -> None:
+    """Both ends, and the gap: what the masses at both atoms and between them add up to."""
+    pair = Laplace(scale).pair(Direction.ADD)
+    m, order = 1 / ball(scale), ball(s)
+    # P has density e^(-|x|) / 2, the loss is m left of 0, -m right of m, and m - 2 x between
+    middle = (order * m).exp() * (1 - (-(2 * order + 1) * m).exp()) / (2 * order + 1) / 2
+    exact = ((order * m).exp() / 2 + (-(order + 1) * m).exp() / 2 + middle).log()
+    low, high = pair.log_moment(s)
+    assert ball(low) <= exact <= ball(high)
+    assert high - low <= 1e-13 * (1 + high)
+
+
+def test_an_order_beyond_all_doubles_has_no_formula() -> None:
+    assert Laplace(1.0).pair(Direction.ADD).log_moment(1e301) == (-np.inf, np.inf)
+    assert Laplace(1e-10).pair(Direction.ADD).log_moment(1e295) == (-np.inf, np.inf)

@@ -13,7 +13,7 @@ import numpy as np
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import EXP, EXPM1, TINY, UNIT, FloatArray, double_down
+from tightbudget.numerics.rounding import EXP, EXPM1, LOG, TINY, UNIT, FloatArray, double_down
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch
@@ -129,6 +129,17 @@ class LaplacePair(Pair):
 
     def max_loss(self) -> tuple[float, float]:
         return self.m * (1 - 4 * UNIT), self.m * (1 + 4 * UNIT)
+
+    def log_moment(self, s: float) -> tuple[float, float]:
+        # Source: Mironov 2017, Proposition 6: ((s + 1) e^(s m) + s e^(-(s + 1) m)) / (2 s + 1)
+        if not (s <= 1e300 and s * self.m <= 1e300):
+            return super().log_moment(s)
+        share = (s + 1.0) / (2.0 * s + 1.0)
+        log = s * self.m + math.log(share + s / (2.0 * s + 1.0) * math.exp(-(2 * s + 1) * self.m))
+        # m, a product and a sum of s m; the logarithm is of a number in [1/2, 1] that exp, two
+        # quotients and five operations make, and its exponent y moves e^-y by 4 units of y e^-y
+        off = (2.0 * EXP + 2.0 * LOG + 32.0 + 8.0 * s * self.m) * UNIT
+        return log - off, log + off
 
     def grid_origin(self) -> float:
         return self.m
