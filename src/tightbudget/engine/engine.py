@@ -18,12 +18,14 @@ from tightbudget.engine.answer import SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.refine import FIRST_LENGTH, SHORT
 from tightbudget.engine.cache import Cache
+from tightbudget.engine.levels.refine import MANY
 from tightbudget.engine.methods import (
     LEVELS_REACH,
     ByBuckets,
     ByFewerRuns,
     ByLevels,
     ByLines,
+    ByMoments,
     ByVariation,
     ClosedForm,
     Inquiry,
@@ -174,10 +176,13 @@ class Engine:
         if self.saddle_points:
             yield ByLines(self.saddle_points)
         yield ByFewerRuns(self.parts)
+        yield ByMoments(self.parts)
         # short arrays of doubles answer fast; where they do not do, several grids or smoothed
-        # lines may
+        # lines may, which take longer where many pairs are different
+        many = any(len(pairs) > MANY for pairs in self.pairs)
         if self.saddle_points or rtol >= LEVELS_REACH:
-            longest = SHORT if self.saddle_points and rtol >= LEVELS_REACH else FIRST_LENGTH
+            short = self.saddle_points and rtol >= LEVELS_REACH and not many
+            longest = SHORT if short else FIRST_LENGTH
             yield ByBuckets(self.parts, patient=False, longest=longest)
         if rtol >= LEVELS_REACH:
             yield ByLevels(self.parts)

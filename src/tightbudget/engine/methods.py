@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
-from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, SADDLE_POINT
+from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, FLOOR, SADDLE_POINT
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.engine.buckets.reading import on_buckets
@@ -23,9 +23,11 @@ from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.levels.refine import by_levels
 from tightbudget.engine.question import EpsilonAt, Question
+from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import add_up, double_up, mul_up
+from tightbudget.numerics.rounding import add_up, double_up, exp_up, mul_down, mul_up
+from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.pair import Pair
 
 # Buckets of width h add a variance of h^2, which the gap is proportional to: for 1e-8 arrays are a
@@ -37,6 +39,9 @@ _OUT_OF_REACH = 1e-8
 _TRIES = 3
 # Several grids of 2^14 points come as close as this, in a second or two. Affects time, never truth.
 LEVELS_REACH = 1e-5
+# ln of a delta that is guessed to be so small that a bound of it may settle it; and how closely the
+# divergence is asked for. Affects time, never truth.
+_HARDLY, _ROUGHLY = -640.0, 1e-2
 _POINTS = "grids are limited in their points"
 _ROUNDING = "the rounding of doubles stands in the way"
 
@@ -176,6 +181,45 @@ class ByFewerRuns:
             if found is not None and found.bounds.lower >= 1.0 - inquiry.rtol:
                 return Proved(Bounds(found.bounds.lower, 1.0), why="")
         return None
+
+
+@dataclass(frozen=True)
+class ByMoments:
+    """A delta that a Renyi divergence shows to be below all that is answered for.
+
+    With s = order - 1, E_P[e^(s L)] = e^(s D) and delta(eps) <= e^(s D - s eps) g(s): Chernoff's
+    bound. Masses that make such a delta are hardly doubles, and sums of them round to more.
+
+    Attributes:
+        directions: the composition in each direction.
+    """
+
+    directions: tuple[Parts, ...]
+
+    name: ClassVar[str] = CLOSED_FORM
+
+    def bounds(self, inquiry: Inquiry) -> Proved | None:
+        """Bounds [0, upper] below 1e-290; None where delta may be larger."""
+        question = inquiry.question
+        if isinstance(question, EpsilonAt):
+            return None
+        asked, uppers = on_buckets(question), [0.0]
+        for parts in self.directions:
+            settled = asked.settled(parts)
+            if settled is not None:
+                uppers.append(settled.upper)
+                continue
+            first = asked.first_tilt(parts)
+            if first.log_delta > _HARDLY:
+                return None
+            # at the tilt of the least delta that is a double; a tenth more is enough, as a rule
+            order = 1.0 + 1.1 * first.theta
+            told = renyi_divergence((parts,), order, _ROUGHLY).bounds
+            s = order - 1.0  # exact
+            least = mul_down(s, question.epsilon)
+            uppers.append(exp_up(add_up(mul_up(s, told.upper), -least, log_g_up(s))))
+        upper = max(uppers)
+        return Proved(Bounds(0.0, upper), why="") if upper <= FLOOR else None
 
 
 def _fewer(parts: Parts, epsilon: float, rtol: float) -> Parts | None:

@@ -38,9 +38,11 @@ class Room:
 
     Attributes:
         sizes: points of the grid of each level from 0 on; later ones have as many as the last.
+        fewest: as many points a grid of each level has while many measures are to be composed.
     """
 
     sizes: tuple[int, ...]
+    fewest: tuple[int, ...] = (0,)
 
     def points(self, level: int) -> int:
         """Returns the number of points of the grid of one level."""
@@ -52,7 +54,10 @@ class Room:
         What grids of n points add falls with n^2, and each round of products adds it once: with
         2^(1/3) times fewer points a round before, all rounds cost the least for what they add.
         """
-        fewer = (max(min(n, _LEAST_REACH), int(n / math.cbrt(measures))) for n in self.sizes)
+        fewer = []
+        for k, n in enumerate(self.sizes):
+            least = max(self.fewest[min(k, len(self.fewest) - 1)], _LEAST_REACH)
+            fewer.append(max(min(n, least), int(n / math.cbrt(measures))))
         return replace(self, sizes=tuple(fewer))
 
 

@@ -124,14 +124,14 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
         edge = edge_near(part, middle, step)
         runs.append(Run(part.pair, part.count, edge, 0, low, span.high, middle))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
-    sizes = _sizes(parts, middles, demand, step, far, reach) if tilted else (reach,)
+    room = _room(parts, middles, demand, step, far, reach) if tilted else Room((reach,))
     coarsening = 0.3 * demand.variance / doublings
-    return LevelPlan(tuple(runs), step, Room(sizes), least / doublings, coarsening)
+    return LevelPlan(tuple(runs), step, room, least / doublings, coarsening)
 
 
-def _sizes(
+def _room(
     parts: Parts, middles: Sequence[float], demand: Demand, step: float, far: float, reach: int
-) -> tuple[int, ...]:
+) -> Room:
     """The number of points of each grid.
 
     Beyond them are few of the losses that make delta: placing those on the next grid adds no more
@@ -148,15 +148,17 @@ def _sizes(
     distance, many = np.concatenate(where), np.concatenate(number)
     order = np.argsort(distance)
     distance, beyond = distance[order], np.cumsum(many[order][::-1])[::-1]
-    sizes, h = [reach], step
+    sizes, fewest, h = [reach], [0], step
     while ABOVE * reach * h < distance[-1] and len(sizes) < _LEVELS:
         # (4h)^2 / 4 for each loss that is placed on the next grid
         moved = int(np.searchsorted(-beyond, -_SHARE * demand.variance / (4.0 * h * h)))
         need = float(distance[moved - 1]) / (ABOVE * h) if moved else 0.0
-        sizes[-1] = max(reach, math.ceil(min(need, _LONGEST)))
+        fewest[-1] = math.ceil(min(need, _LONGEST))
+        sizes[-1] = max(reach, fewest[-1])
         sizes.append(reach)
+        fewest.append(0)
         h *= RATIO
-    return tuple(sizes)
+    return Room(tuple(sizes), tuple(fewest))
 
 
 def power(one: Levels[Level], runs: int, plan: LevelPlan) -> Levels[Level]:

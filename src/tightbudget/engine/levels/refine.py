@@ -24,7 +24,7 @@ _FEWEST, _PASSES = 2**9, 4
 _FIRST = 0.2
 _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
 _NARROWEST = 1e-15  # buckets, nats
-_MANY = 128  # different pairs: each takes some 40 ms
+MANY = 128  # different pairs: each takes some 40 ms
 _FAR = -40.0  # ln delta; below it a first guess may be off by many nats
 _LEAST = -660.0  # ln delta; masses that make less are hardly doubles
 _NOTHING = 0.99  # a relative gap
@@ -51,7 +51,7 @@ def by_levels(
     Returns:
         The bounds; None where so many pairs are different that this takes longer than one grid.
     """
-    if any(len(parts.parts) > _MANY for parts in directions):
+    if any(len(parts.parts) > MANY for parts in directions):
         return None
     asked = on_buckets(question)
     settled = [asked.settled(parts) for parts in directions]
@@ -62,20 +62,22 @@ def by_levels(
     for i in order:
         for profile in cache.profiles(i) if cache is not None else ():
             known[i] = known[i].meet(asked.read(profile, firsts[i], rtol))
-    tried = dict.fromkeys(order, False)  # whether as close as is asked
+    searches = {
+        i: _Search(asked, directions[i], firsts[i], cache, i, known=known[i]) for i in order
+    }
     most = max((asked.size(first) for first in firsts.values()), default=0.0)
     for look in (True, False):
-        for i in order:
+        for i, search in searches.items():
             # a guess of a delta far in a tail may be wrong by many nats
             far = firsts[i].log_delta < _FAR
             below = 1.0 if far else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
             wanted = max(rtol, min(_ROUGH, 0.5 * below)) if look else rtol
-            goal = _Goal(wanted, max(bounds.lower for bounds in known), target)
+            goal = _Goal(wanted, max(bounds.lower for bounds in known), target, wanted > rtol)
             # what a rough look sees nothing of is not seen by a close one, either
-            in_vain = tried[i] or (far and not look and known[i].relative_gap > _NOTHING)
-            if not goal.met_by(known[i]) and not in_vain:
-                tried[i] = wanted == rtol
-                known[i] = _closer(asked, directions[i], firsts[i], goal, known[i], cache, i)
+            in_vain = far and not look and search.known.relative_gap > _NOTHING
+            if not in_vain:
+                search.until(goal)
+            known[i] = search.known
     return Bounds.worst(known)
 
 
@@ -87,11 +89,13 @@ class _Goal:
         rtol: the wanted relative gap.
         floor: a lower bound of the other direction: what is below it does not matter.
         target: a value that the answer is to be compared with.
+        rough: whether a closer look may follow.
     """
 
     rtol: float
     floor: float
     target: float | None
+    rough: bool
 
     def met_by(self, bounds: Bounds) -> bool:
         """Whether the bounds are close enough, or too small or too large to matter."""
@@ -99,26 +103,58 @@ class _Goal:
         return close or bounds.decides(self.target)
 
 
-def _closer(
-    asked: OnBuckets,
-    parts: Parts,
-    first: Saddle,
-    goal: _Goal,
-    known: Bounds,
-    cache: Cache | None,
-    direction: int,
-) -> Bounds:
-    """Bounds for one direction, from grids with more and more points."""
-    share = 1e-2 * goal.rtol
-    # wide gaps are cheap to reach well
-    wide = goal.rtol >= _ROUGH / 10
-    reach, part, before = _FEWEST, _FIRST / 4 if wide else _FIRST, math.inf
-    for _ in range(_PASSES):
+@dataclass
+class _Search:
+    """Closer and closer bounds for one direction, from grids with more and more points.
+
+    Attributes:
+        asked, parts, first, direction: the question, the composition, its first tilt, its number.
+        cache: where profiles are kept for later questions.
+        known: the bounds so far.
+        reach: points of a grid in the next pass.
+        part: the share of the allowed variance that its first buckets may add.
+        passes: how many passes may follow.
+    """
+
+    asked: OnBuckets
+    parts: Parts
+    first: Saddle
+    cache: Cache | None
+    direction: int
+    known: Bounds
+    reach: int = 0
+    part: float = _FIRST
+    passes: int = _PASSES
+
+    def until(self, goal: _Goal) -> None:
+        """Makes passes until the bounds meet a goal or more points gain little."""
+        if not self.reach:
+            self.reach = _FEWEST // 4 if goal.rough else _FEWEST
+            if goal.rtol >= _ROUGH / 10 and not goal.rough:  # a wide gap is cheap to reach well
+                self.part /= 4.0
+        before = math.inf
+        while self.passes and not goal.met_by(self.known):
+            gap = self._pass(goal)
+            if gap is None:
+                self.passes = 0
+                return
+            # the gap falls with the variance of the first buckets and the square of the points
+            more = 1.5 * gap / goal.rtol
+            # a first guess may be luckier than the next tilt
+            self.part /= min(64.0, max(0.25 if before == math.inf else 0.06, more))
+            self.reach = int(self.reach * math.sqrt(min(256.0, max(1.0, more))))
+            if not goal.met_by(self.known) and gap > min(_NOTHING, 0.6 * before):
+                self.passes = 0
+            before = gap
+
+    def _pass(self, goal: _Goal) -> float | None:
+        """Makes one pass, and returns its relative gap; None where grids would say nothing."""
+        asked, share = self.asked, 1e-2 * goal.rtol
         # a first guess of delta may be some nats too large: bounds of it are closer
-        saddle = asked.tilt(parts, first, share, 0.0, known)
+        saddle = asked.tilt(self.parts, self.first, share, 0.0, self.known)
         if not isinstance(asked, DeltaOnBuckets):
             # a guess is off where few large losses make delta
-            epsilon = min(max(saddle.epsilon, known.lower), known.upper)
+            epsilon = min(max(saddle.epsilon, self.known.lower), self.known.upper)
             saddle = dataclasses.replace(saddle, epsilon=epsilon)
         elif goal.floor > 0.0:
             # what is far below the other direction need not be known
@@ -126,20 +162,16 @@ def _closer(
             saddle = dataclasses.replace(saddle, log_delta=max(saddle.log_delta, least))
         allowed = asked.allowed_variance(saddle, goal.rtol)
         if saddle.log_delta < _LEAST or not allowed > 0.0:
-            break
-        plan = plan_levels(parts, Demand(saddle, part * allowed, share, share), reach)
+            return None
+        plan = plan_levels(
+            self.parts, Demand(saddle, self.part * allowed, share, share), self.reach
+        )
         if plan.base < _NARROWEST:
-            break
-        profile = LevelProfile(parts, plan)
-        if cache is not None:
-            cache.remember_profile(direction, profile)
+            return None
+        self.passes -= 1
+        profile = LevelProfile(self.parts, plan)
+        if self.cache is not None:
+            self.cache.remember_profile(self.direction, profile)
         found = asked.read(profile, saddle, goal.rtol)
-        known = known.meet(found)
-        if goal.met_by(known) or known.relative_gap > min(_NOTHING, 0.6 * before):
-            break
-        before = known.relative_gap
-        # the gap falls with the variance of the first buckets and the square of the points
-        part /= 4.0
-        more = math.sqrt(1.5 * found.relative_gap / goal.rtol)
-        reach = int(reach * min(16.0, max(2.0, more)))
-    return known
+        self.known = self.known.meet(found)
+        return found.relative_gap

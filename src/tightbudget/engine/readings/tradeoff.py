@@ -62,7 +62,7 @@ class _Sample(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the least value of D(t) + alpha t lies, and about how large it is.
+    """A place says where D(t) + alpha t is least, and about how large it is there.
 
     Attributes:
         near: t beside it, the nearest one first; none where nothing is known.
@@ -213,7 +213,7 @@ class _Direction:
 
 
 class _Step(NamedTuple):
-    """How closely a search asks for delta.
+    """A step says how closely a search asks for delta.
 
     Attributes:
         gap: delta's own relative gap.
@@ -315,7 +315,7 @@ def _again(sample: _Sample, read: Reader, alpha: float) -> _Sample:
 
 
 def _middle(sample: _Sample, *, known: bool) -> _Sample:
-    """Returns about what an exact delta would show: the lower end where little is known."""
+    """Returns about what an exact delta would show: the lower bound where little is known."""
     middle = 0.5 * (sample.lower + sample.upper) if known else sample.lower
     return _Sample(sample.t, middle, middle)
 
