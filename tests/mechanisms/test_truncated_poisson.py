@@ -217,9 +217,33 @@ def test_batches_that_are_never_cut_are_poisson_samples() -> None:
 
 def test_a_batch_that_is_always_full_is_one_with_a_record_replaced() -> None:
     full = tb.Gaussian(1.0).truncated_poisson(1.0, 2, 8)
-    assert full.instance() is None
     found = (full * 5).epsilon(1e-5)
+    assert found.relative_gap <= 1e-4
+    assert not found.apart
     assert found.overlaps((tb.Gaussian(0.5).subsampled(0.25) * 5).epsilon(1e-5))
+
+
+def test_opposite_records_that_may_be_missing_attain_nothing() -> None:
+    """One of two records is kept, and each is there with chance 1/10.
+
+    Whatever the other record is, the two data sets differ less than opposite records that are
+    always there.
+    """
+    sample = tb.Gaussian(1.0).truncated_poisson(1.0, 1, 2).subsampled(0.1)
+    found = sample.delta(1.0)
+    assert found.apart == "a sample of what other records take part in"
+
+    def mass(above: float, mean: float) -> float:
+        return 0.5 * math.erfc((above - mean) / math.sqrt(2.0))
+
+    largest = 0.0
+    for other in (-1.0, -0.5, 0.0, 0.5, 1.0):
+        for edge in (0.01 * i for i in range(-300, 600)):
+            without = 0.9 * mass(edge, 0.0) + 0.1 * mass(edge, other)
+            alone, both = 0.9 * mass(edge, 1.0), 0.05 * (mass(edge, 1.0) + mass(edge, other))
+            there = 0.9 * without + 0.1 * (alone + both)
+            largest = max(largest, there - math.e * without)
+    assert found.lower <= largest <= found.upper
 
 
 def test_a_rate_that_no_double_holds_is_between_two_that_doubles_hold() -> None:

@@ -89,7 +89,8 @@ class Subsampled(Derived):
     def apart(self) -> str:
         if self.rate == 1.0 or self.base.instance() is None:
             return self.base.apart if self.rate else ""
-        return f"a sample of {self.base.apart or 'an epoch'}" if self.rate else ""
+        base = self.base.apart or "what other records take part in"
+        return f"a sample of {base}" if self.rate else ""
 
     def finer(self, halvings: int) -> Mechanism:
         if self.rate < 1.0:

@@ -149,10 +149,11 @@ class TruncatedPoisson(Derived):
         fits, full = self._cut
         if full[1] == 0.0 or self.rate == 0.0:
             return None  # nothing is ever cut
-        lower, upper = self._in_when_full
+        lower, _ = self._in_when_full
         if fits[1] == 0.0:
-            # every batch is cut: other records that are all the opposite of the record attain it
-            return None if lower == upper else scaled(self.base, 2).subsampled(lower)
+            # every batch is cut: other records that are all the opposite of the record attain it;
+            # those are no data of a sample, whose other records may be missing
+            return scaled(self.base, 2).subsampled(lower)
         least = next_down(next_down(mul_down(fits[0], self.rate) + mul_down(full[0], lower)))
         return self.base.subsampled(least if least >= _LEAST else 0.0)
 
