@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from unittest import mock
 
+import mpmath
+import numpy as np
 import pytest
 from mpmath import mp, mpf
 from tests.cases import each_mechanism
@@ -14,9 +17,12 @@ from tests.guards.mutants import Without, each, lose_a_truth
 import tightbudget as tb
 from tightbudget.engine.readings import renyi as readings
 from tightbudget.mechanisms import Mechanism, subsampled
+from tightbudget.mechanisms.gaussian_transform import MixedTransform
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
+from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
+from tightbudget.pairs.transform import Line
 
 ORDERS = [1.0 + 1e-7, 1.001, 1.5, 2.0, 30.0]
 
@@ -262,3 +268,36 @@ def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize(("sigma", "rate", "s"), [(1.0, 0.01, 0.25), (3.0, 1e-4, 2.0)])
+def test_a_small_divergence_of_a_sampled_gaussian_has_its_own_digits(
+    sigma: float, rate: float, s: float, direction: Direction
+) -> None:
+    """E[R^z] - 1 is the mean of R^z - 1 - z (R - 1), at 40 digits."""
+    low, high = tb.Gaussian(sigma).subsampled(rate).pair(direction).log_moment(s)
+    assert high - low <= 1e-10 * high
+    with mpmath.workdps(40):
+        m, q = 1 / mpmath.mpf(sigma), mpmath.mpf(rate)
+        z = 1 + mpmath.mpf(s) if direction is Direction.REMOVE else -mpmath.mpf(s)
+
+        def term(x: mpmath.mpf) -> mpmath.mpf:
+            over = q * mpmath.expm1(m * x - m * m / 2)
+            return mpmath.npdf(x) * ((1 + over) ** z - 1 - z * over)
+
+        exact = mpmath.log1p(mpmath.quad(term, [-30, -8, -3, 0, 3, 8, 16, 40]))
+        assert low <= exact <= high
+
+
+def test_a_small_divergence_is_rounded_outwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = tb.Gaussian(1.0).subsampled(0.01).pair(Direction.REMOVE)
+    monkeypatch.setattr(subsampled, "log_moment", lambda *_, **__: (-1.0, 0.09))
+    for i in range(1, 40):
+        log, off = 0.002 * i + 1e-9 / i, 3.7e-5 / i
+        told = Line(np.array([complex(log)]), np.array([off]))
+        monkeypatch.setattr(MixedTransform, "line", lambda *_, told=told: told)
+        low, high = pair.log_moment(0.5)
+        wide = Fraction(off) * (1 + 2 * Fraction(off))
+        assert Fraction(low) <= Fraction(log) - wide
+        assert Fraction(high) >= Fraction(log) + wide

@@ -15,12 +15,22 @@ from tightbudget.mechanisms.gaussian_path import log_moment
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
-from tightbudget.numerics.rounding import UNIT, FloatArray, add_up, log_up, mul_down, mul_up
+from tightbudget.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    add_up,
+    log_up,
+    mul_down,
+    mul_up,
+    sub_down,
+)
 from tightbudget.numerics.validate import probability, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch, zero
 from tightbudget.pairs.transform import Transform
+
+_SMALL_MOMENT = 0.1  # of ln M, below which M - 1 has a digit more than M. Affects no truth
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,20 @@ class _SubsampledPair(Pair):
         base = self.base.transform()
         if not isinstance(base, NormalTransform) or not 1e-15 <= self.q <= 1.0 - 1e-9:
             return super().log_moment(s)
-        return log_moment(base.m, self.q, self.direction is Direction.REMOVE, s)
+        low, high = log_moment(base.m, self.q, self.direction is Direction.REMOVE, s)
+        if not high < _SMALL_MOMENT:
+            return low, high
+        # M - 1 is known to as many digits as M is, which are more of a small ln M
+        sampled = base.sampled(self.q, self.direction)
+        if sampled is None or s > sampled.farthest:
+            return low, high
+        line = sampled.line(s, np.zeros(1), max(1e-15 * high, 1e-40))
+        log, off = float(line.log[0].real), float(line.error[0])
+        if not off < 0.1:
+            return low, high
+        # ln(2 - e^x) >= -x (1 + 2 x) for 0 <= x < 0.1
+        off = mul_up(off, 1.0 + 2.0 * off)
+        return max(low, sub_down(log, off)), min(high, add_up(log, off))
 
     def reversed(self) -> Pair | None:
         base = self.base.reversed()
