@@ -23,8 +23,12 @@ def has_bins(case: Case, direction: Direction = Direction.REMOVE) -> bool:
 
 CONTINUOUS = [(case, direction) for case, direction in ASKED if has_bins(case)]
 # pairs whose bins are those of *every* choice of exact edges within the slack; one that finds
-# its outputs by bisection, or that has integers, chooses where in there it cuts
-CHOOSES = ("Additive", "MixtureOfGaussians", "DiscreteGaussian", "group(")
+# its outputs by bisection, or that has integers, chooses where in there it cuts; a truncated sample
+# of Gaussian noise has a mixture beside a record that displaces another one
+CHOOSES = (
+    "Additive", "MixtureOfGaussians", "DiscreteGaussian", "group(",
+    "Gaussian(sigma=1.0).truncated_poisson(",
+)  # fmt: skip
 EVERY_EDGE = [
     asked for asked in CONTINUOUS if not any(name in repr(asked[0].mechanism) for name in CHOOSES)
 ]

@@ -203,11 +203,13 @@ class ByMoments:
         question = inquiry.question
         if isinstance(question, EpsilonAt):
             return None
-        asked, uppers = on_buckets(question), [0.0]
-        for parts in self.directions:
-            settled = asked.settled(parts)
-            if settled is not None:
-                uppers.append(settled.upper)
+        asked = on_buckets(question)
+        settled = [asked.settled(parts) for parts in self.directions]
+        if None not in settled:  # the engines answer what needs no grid
+            return None
+        uppers = [one.upper for one in settled if one is not None]
+        for parts, known in zip(self.directions, settled, strict=True):
+            if known is not None:
                 continue
             first = asked.first_tilt(parts)
             if first.log_delta > _HARDLY:
