@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import mpmath
@@ -44,7 +45,7 @@ def test_it_is_above_a_binomial_sum(
 ) -> None:
     """Whatever the size of delta, Chernoff's bound is not below it."""
     monkeypatch.setattr(methods, "_HARDLY", 1.0)
-    monkeypatch.setattr(methods, "FLOOR", 1.0)
+    monkeypatch.setattr(methods, "FLOOR", math.inf)
     parts = (tb.RandomizedResponse(0.75) * runs).engine.parts
     proved = ByMoments(parts).bounds(Inquiry(DeltaAt(epsilon), 1e-4))
     _, exact = response_delta(Fraction(3, 4), runs, epsilon)
@@ -56,7 +57,7 @@ def test_it_is_above_a_binomial_sum(
 def test_it_is_above_a_gaussians_formula(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """And above it by less than the tails of neighbouring tilts differ."""
     monkeypatch.setattr(methods, "_HARDLY", 1.0)
-    monkeypatch.setattr(methods, "FLOOR", 1.0)
+    monkeypatch.setattr(methods, "FLOOR", math.inf)
     parts = (tb.Gaussian(2.0) * 4).engine.parts
     proved = ByMoments(parts).bounds(Inquiry(DeltaAt(epsilon), 1e-4))
     assert proved is not None
@@ -71,7 +72,7 @@ def test_it_is_above_a_gaussians_formula(epsilon: float, monkeypatch: pytest.Mon
 def test_no_rounding_brings_it_below_chernoffs_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """e^(s D - s epsilon) g(s) of the same order and divergence, at 60 digits."""
     monkeypatch.setattr(methods, "_HARDLY", 1.0)
-    monkeypatch.setattr(methods, "FLOOR", 1.0)
+    monkeypatch.setattr(methods, "FLOOR", math.inf)
     parts = (tb.Gaussian(2.0) * 4).engine.parts
     asked: list[tuple[float, float]] = []
 
