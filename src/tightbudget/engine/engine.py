@@ -176,7 +176,6 @@ class Engine:
         if self.saddle_points:
             yield ByLines(self.saddle_points)
         yield ByFewerRuns(self.parts)
-        yield ByMoments(self.parts)
         # short arrays of doubles answer fast; where they do not do, several grids or smoothed
         # lines may, which take longer where many pairs are different
         many = any(len(pairs) > MANY for pairs in self.pairs)
@@ -184,6 +183,7 @@ class Engine:
             short = self.saddle_points and rtol >= LEVELS_REACH and not many
             longest = SHORT if short else FIRST_LENGTH
             yield ByBuckets(self.parts, patient=False, longest=longest)
+        yield ByMoments(self.parts)
         if rtol >= LEVELS_REACH:
             yield ByLevels(self.parts)
         if self.saddle_points:

@@ -18,6 +18,7 @@ from tightbudget.numerics.bounds import Bounds
 # None of these decides a bound. Points of a short grid in the first pass, and how many passes there
 # are, each with more. Of 30 drawn questions of rare sampling most are answered by two.
 _FEWEST, _PASSES = 2**9, 4
+_MOST = 2**16  # points of each grid: 100 runs take two seconds, and one long grid answers faster
 # The share of the allowed variance that the first buckets of the first pass may add: of 0.2, 0.1
 # and 0.05 this took the least time. Steep losses of rare sampling feel a variance more than the
 # tilt says.
@@ -143,7 +144,8 @@ class _Search:
             # a first guess may be luckier than the next tilt
             self.part /= min(64.0, max(0.25 if before == math.inf else 0.06, more))
             self.reach = int(self.reach * math.sqrt(min(256.0, max(1.0, more))))
-            if not goal.met_by(self.known) and gap > min(_NOTHING, 0.6 * before):
+            helpless = gap > min(_NOTHING, 0.6 * before) or self.reach > _MOST
+            if not goal.met_by(self.known) and helpless:
                 self.passes = 0
             before = gap
 
