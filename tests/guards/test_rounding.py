@@ -912,7 +912,7 @@ def direct_blocks_hold(length: int) -> bool:
 
 def transformed_blocks_hold(inverse: float) -> bool:
     """A one in each other block; transforms lose all they may, and the inverse a little more."""
-    x = np.zeros(256 * 60)
+    x = np.zeros(256 * 24)
     x[::512], x[256::512] = 1.0, 1e-7  # so different that blocks stay short
     plain: Any = fft.rfft
     back: Any = fft.irfft
