@@ -17,7 +17,7 @@ from tests.balls import ball, bins_of, contains, mass
 
 import tightbudget as tb
 from tightbudget.engine.question import EpsilonAt
-from tightbudget.mechanisms.batches import CopiesPair, HullPair
+from tightbudget.mechanisms.batches_pairs import CopiesPair, HullPair
 from tightbudget.pairs.direction import Direction
 
 DIRECTIONS = tuple(tb.mechanisms.Direction)

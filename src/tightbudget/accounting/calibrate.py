@@ -410,21 +410,15 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
                 return (x, further) if met else (further, x)
             low, high = min(low, further), max(high, further)
             # the target lies where the excess changes towards zero
-            change = probe.estimate(further, 0.1, decided=True) - probe.estimate(
-                x, 0.1, decided=True
-            )
-            if (
-                abs(change) > 0.25
-            ):  # more than the excess can be off at a gap of 0.1 (two times 5 %)
+            here, there = (probe.estimate(value, 0.1, decided=True) for value in (x, further))
+            change = there - here
+            # more than the excess can be off at a gap of 0.1 (two times 5 %)
+            if abs(change) > 0.25:
                 nearer = (change < 0) != met
                 sides = (side,) if nearer else tuple(other for other in sides if other != side)
                 # to the secant's zero and a fifth further, to land beyond the root; the step stays
                 # between factors e^0.4 and e^2, since far from the root the excess is not linear
-                needed = (
-                    -probe.estimate(further, 0.1, decided=True) / change * math.log(factor)
-                    if nearer
-                    else 1.0
-                )
+                needed = -there / change * math.log(factor) if nearer else 1.0
                 factor = math.exp(min(max(1.2 * needed, 0.4), 2.0))
                 break
         else:

@@ -105,7 +105,9 @@ class Composable(Questions):
                 direction: tuple(
                     (one, each * runs)
                     for pair, mechanism, runs in above
-                    for one, each in ([(pair, 1)] if pair else mechanism.pairs_of_run(direction))
+                    for one, each in (
+                        mechanism.pairs_of_run(direction) if pair is None else [(pair, 1)]
+                    )
                 )
                 for direction in self.directions
             }

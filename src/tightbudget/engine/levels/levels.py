@@ -38,7 +38,8 @@ class Room:
 
     Attributes:
         sizes: points of the grid of each level from 0 on; later ones have as many as the last.
-        fewest: as many points a grid of each level has while many measures are to be composed.
+        fewest: points that a grid of each level keeps while many measures are to be composed: one
+            large loss needs its step, however many measures there are.
     """
 
     sizes: tuple[int, ...]

@@ -57,8 +57,8 @@ _DIGITS = 5.0
 # Mechanisms beyond which their lines, one by one, are not even planned: each takes 32 terms or more
 # for one value (18 standard deviations in steps of 0.55), and a line has a limit of 20,000.
 _MOST_APART = 625
-# From so many on they are planned for a gap below _MANY_DIGITS only: planning a mechanism takes 25
-# ms, and buckets reach wider gaps in 40 ms a mechanism.
+# More mechanisms than _SOME_APART are planned one by one for a gap below _MANY_DIGITS only: to plan
+# one takes 25 ms, in vain where few losses are large, and buckets reach wider gaps in 40 ms each.
 _SOME_APART, _MANY_DIGITS = 64, 1e-6
 
 
@@ -216,8 +216,8 @@ class SaddlePoint:
             # a line for the wanted digits alone has a third of the points where |M| falls slowly
             yield whole, COST + _COST_OF_ONE * each, min(LOG_GOAL, _DIGITS - math.log(rtol))
             # more digits, and the rare losses of each mechanism
-            wanted = each <= _SOME_APART or rtol < _MANY_DIGITS
-            if wanted and self.apart is not None:
+            worth = each <= _SOME_APART or rtol < _MANY_DIGITS
+            if worth and self.apart is not None:
                 yield from self.apart._plans(asked, rtol)
             return
         rare = self.rare_at(asked.place(whole))
