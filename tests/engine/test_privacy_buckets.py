@@ -229,7 +229,12 @@ def test_the_interval_overlaps_the_engines(case: Case) -> None:
             assert bounds.overlaps(engine(case.mechanism * runs, epsilon)), (runs, epsilon)
 
 
-NEIGHBOURS = list(zip(CASES[::7], CASES[3::7], strict=False))
+NEIGHBOURS = [
+    (one, two)
+    for one, two in zip(CASES[::7], CASES[3::7], strict=False)
+    # runs whose theorems hold for different relations do not compose
+    if len({one.mechanism.relation, two.mechanism.relation} - {None}) < 2
+]
 
 
 @pytest.mark.parametrize(
