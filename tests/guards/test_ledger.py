@@ -13,13 +13,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, make_url, update
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.ledger.acts import unit_of_work as act_module
 from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.rows import budget_rows, run_rows
+from tightbudget.ledger.store.connecting import shown
 from tightbudget.ledger.store.schema import budgets
 from tightbudget.ledger.store.sqlite_files import Files
 from tightbudget.ledger.store.turns import Turn, Turns
@@ -333,7 +334,16 @@ def a_cap_over_all_blocks_is_charged() -> bool:
         return refused(lambda: clicks.where(day="2026-01-02").reserve("B", COIN))
 
 
+def passwords_in_parameters_are_hidden() -> bool:
+    return "hunter2" not in shown(make_url("postgresql+psycopg://host/db?password=hunter2"))
+
+
 MUTATIONS = [
+    Without(
+        "parameters as they are",
+        {"parameters-hidden": "return rendered"},
+        passwords_in_parameters_are_hidden,
+    ),
     Without("by their set", {"blocks-by-their-set": "if False:"}, blocks_are_charged_by_their_set),
     Without("of this set", {"block-of-this-set": "if False:"}, a_block_is_one_of_the_set),
     Without("names kept", {"names-of-blocks-kept": "if False:"}, names_of_blocks_are_kept),

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightbudget.errors import ParameterError
+from tightbudget.numerics.credentials import hidden
 from tightbudget.numerics.rounding import FloatArray
 
 T = TypeVar("T")
@@ -138,9 +139,10 @@ def _floats(value: Any) -> Any:
 def refuse(name: str, must: str, value: object) -> ParameterError:
     """Makes the refusal ``name must <must>, got <value>``, which the caller raises.
 
-    A text that writes a percentage is answered with the number to write in its place.
+    A text that writes a percentage is answered with the number to write in its place. Passwords and
+    tokens of a value are shown as ``***``.
     """
-    shown = repr(value)
+    shown = hidden(repr(value))  # guard: credentials-hidden
     if len(shown) > 80:
         shown = shown[:77] + "..."
     percent = value[:-1].strip() if isinstance(value, str) and value.endswith("%") else ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tightbudget.errors import ParameterError
+from tightbudget.numerics.credentials import hidden
 from tightbudget.numerics.validate import refuse
 
 # A header has at most so many bytes: 2^20, say 10,000 columns with names of 100 characters.
@@ -69,18 +70,19 @@ def _header(path: Path) -> list[str]:
     Raises:
         ParameterError: the line is no list of different names.
     """
-    with path.open("rb") as file:
-        first = file.read(_LONGEST_HEADER).replace(b"\r", b"\n").split(b"\n")[0]
+    with path.open("rb") as opened:
+        first = opened.read(_LONGEST_HEADER).replace(b"\r", b"\n").split(b"\n")[0]
     must = "begin with a line of the columns' names, in UTF-8, with each quote closed"
+    file = hidden(repr(str(path)))
     if len(first) >= _LONGEST_HEADER:
         raise ParameterError(f"data must {must}, got a line that does not end")
     try:
         # a header that leaves a quote open must not read on: behind it are records
         names = next(csv.reader([first.decode("utf-8-sig")], strict=True), [])
     except (UnicodeDecodeError, csv.Error):
-        raise ParameterError(f"data must {must}, got another first line in {str(path)!r}") from None
+        raise ParameterError(f"data must {must}, got another first line in {file}") from None
     if not names:
-        raise ParameterError(f"data must {must}, got an empty line in {str(path)!r}")
+        raise ParameterError(f"data must {must}, got an empty line in {file}")
     for number, name in enumerate(names, start=1):
         if not name or "\0" in name:
             hint = "" if name else " (pandas writes its index so: use to_csv(index=False))"

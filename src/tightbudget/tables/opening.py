@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tightbudget.errors import ParameterError, SourceError
+from tightbudget.numerics.credentials import hidden
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.interrupts import interrupts
 from tightbudget.tables.catalogs import catalog, check_engine, knows_nan
@@ -27,6 +29,11 @@ from tightbudget.tables.rules.expressions import import_ibis
 # Engines that answer windows, md5 and exact integers alike. Tests ask DuckDB, PostgreSQL and Spark;
 # for the other three they read the queries that Ibis writes.
 _ENGINES = ("duckdb", "postgres", "pyspark", "databricks", "snowflake", "bigquery")
+# An address, of which a path of pathlib has kept one slash; a single letter is a drive.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9.-]+)(?:\+[A-Za-z0-9.-]+)*:/")
+# Schemes of ibis.connect that are engines, beside their own names.
+_SCHEMES = {"postgresql": "postgres"}
+_FRAMES = ("http", "https", "ftp", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "hf")
 
 
 def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) -> IbisSource:
@@ -65,6 +72,8 @@ def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) ->
         raise refuse("data", must, type(data).__name__)
     check_frame(data)
     files = str(data) if isinstance(data, (str, os.PathLike)) else None
+    if files is not None and (address := _ADDRESS.match(files)):
+        raise _meant(address[1], files)
     with interrupts() as seen:
         try:
             return _opened(data, types, files, line_breaks)
@@ -72,8 +81,22 @@ def opened(data: Any, types: Mapping[str, str], *, line_breaks: bool = False) ->
             raise
         except Exception as error:  # its text may show values
             seen.check()
-            file = f"the file {files!r} could not be read ({type(error).__name__})"
+            file = f"the file {hidden(repr(files))} could not be read ({type(error).__name__})"
             raise SourceError(unread(data, error) if files is None else file) from None
+
+
+def _meant(scheme: str, address: str) -> ParameterError:
+    """Makes the refusal of an address, with the call that is meant."""
+    scheme = scheme.lower()
+    if _SCHEMES.get(scheme, scheme) in _ENGINES:
+        call = f'tb.Table(ibis.connect("{scheme}://...").table("name"))'
+    elif scheme == "file":
+        call = "its path, without file://"
+    elif scheme in _FRAMES:
+        call = "a path of this machine, or a frame, say pandas.read_parquet(address)"
+    else:
+        call = f'its rows as a frame, ibis.connect("{scheme}://...").table("name").to_pyarrow()'
+    return refuse("data", f"be a path, a frame or an Ibis table: give {call}", address)
 
 
 def _opened(

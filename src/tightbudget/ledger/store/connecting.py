@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from tightbudget.ledger.store.sqlite_files import (
 from tightbudget.numerics.validate import refuse
 
 INIT = "tightbudget ledger init makes one"
+
+# Parameters of libpq that hold a secret, or name a file of one; the others help to find a mistake.
+_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 # Every transaction begins here: the drivers begin nothing on their own. On SQLite a write takes the
 # lock at its beginning: with the default ("deferred") two of them could read the same balance. On
@@ -75,6 +79,12 @@ def checked(url: str, create: bool) -> URL:
         # connections are made later, too, from wherever the process is then
         return parsed.set(database=str(Path(str(parsed.database)).resolve()))
     return parsed
+
+
+def shown(url: URL) -> str:
+    """Writes a database's address with ``***`` for its passwords, also those in its parameters."""
+    rendered = url.render_as_string(hide_password=True)
+    return _SECRET_PARAMETER.sub(r"\1***", rendered)  # guard: parameters-hidden
 
 
 def new_engine(url: URL, patience: float) -> Engine:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from tightbudget.errors import LedgerCorruptError, LedgerError
 from tightbudget.ledger.store import postgresql_log
-from tightbudget.ledger.store.connecting import INIT, checked, commit, drop, new_engine
+from tightbudget.ledger.store.connecting import INIT, checked, commit, drop, new_engine, shown
 from tightbudget.ledger.store.driver_errors import is_damaged, may_pass, said_by
 from tightbudget.ledger.store.schema import VERSION
 from tightbudget.ledger.store.shared_flush import SharedFlush
@@ -93,7 +93,7 @@ class Store(Uncopied):
             raise
 
     def __str__(self) -> str:
-        return self._url.render_as_string(hide_password=True)
+        return shown(self._url)
 
     @property
     def dialect(self) -> str:
