@@ -169,12 +169,16 @@ _RENAMED = {
 _ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables)
 
 
-def _moved(name: str) -> str:
-    """Says where a name of an earlier version is now; "" for a name that never was."""
+def _meant(name: str) -> str:
+    """Says where a name that is missing is now, or that it is a composition's method; else ""."""
     has = {room: {*room.__all__, *getattr(room, "_LATER", ())} for room in _ROOMS}
     there = [f"{room.__name__.partition('.')[2]}.{name}" for room in _ROOMS if name in has[room]]
     now = _RENAMED.get(name) or next(iter(there), None)
-    return f"tb.{name} is tb.{now} now" if now else ""
+    if now:
+        return f"tb.{name} is tb.{now} now"
+    asked = callable(getattr(Composition, name, None)) and name not in vars(Composition)
+    method = asked and not name.startswith("_")
+    return f"tb.{name} is a method: write composition.{name}(...)" if method else ""
 
 
 _LATER = {
@@ -185,4 +189,4 @@ _LATER = {
 # `from tightbudget import *` asks for every name: those of extras that are not installed are left
 # out here, and refused with the extra's name where somebody asks for them
 __all__[:] = installed(__all__, _LATER)
-__getattr__, __dir__ = face(globals(), _LATER, hint=_moved)
+__getattr__, __dir__ = face(globals(), _LATER, hint=_meant)

@@ -1,11 +1,13 @@
-"""Names of a room that load when they are first used: they need a package that is optional."""
+"""Names that are looked up when they are used: they need an optional package, or are a guess."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _BESIDE = {"TYPE_CHECKING", "Later", "face", "installed"}  # how a room is made, not what it has
 
@@ -62,3 +64,26 @@ def face(
         return sorted({*namespace, *namespace["__all__"]} - _BESIDE)
 
     return attribute, names
+
+
+def guesses(**words: str) -> Callable[[type[T]], type[T]]:
+    """Decorates a class: a name that it does not have, and people guess, is refused with a hint.
+
+    The refusal is an AttributeError, so that ``hasattr`` stays False, and ``dir`` lists no guess.
+
+    Args:
+        words: for each guess what the refusal says after the class and the name.
+    """
+
+    def attribute(self: object, name: str) -> Any:
+        if name in words:
+            raise AttributeError(f"{type(self).__name__}.{name} {words[name]}", name=name, obj=self)
+        # asked once more, for the error of Python, or the one that a property has raised
+        return object.__getattribute__(self, name)
+
+    def decorate(kind: type[T]) -> type[T]:
+        # set, and not written in the class: a type checker would take every name for one of it
+        setattr(kind, "__getattr__", attribute)  # noqa: B010
+        return kind
+
+    return decorate

@@ -196,6 +196,15 @@ def test_a_name_of_an_earlier_version_says_where_it_is_now() -> None:
             getattr(tb, name)
 
 
+@pytest.mark.parametrize("name", ["epsilon", "delta", "explain", "curve", "risk", "renyi"])
+def test_a_method_that_is_asked_of_the_module_says_what_has_it(name: str) -> None:
+    assert not hasattr(tb, name)
+    assert name not in dir(tb)
+    words = rf"^tb\.{name} is a method: write composition\.{name}\(\.\.\.\)$"
+    with pytest.raises(AttributeError, match=words):
+        getattr(tb, name)
+
+
 def test_only_what_is_offered_is_listed() -> None:
     beside = {name for name in dir(tb) if not name.startswith("_")} - set(tb.__all__)
     rooms = {one.name for one in pkgutil.iter_modules(tb.__path__)}

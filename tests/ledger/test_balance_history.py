@@ -323,5 +323,5 @@ def test_the_old_name_says_the_new_one(tmp_path: Path) -> None:
     ledger = tb.Ledger(f"sqlite:///{tmp_path}/budget.db")
     budget = ledger.open_budget("ada", epsilon=1)
     with pytest.raises(AttributeError, match=r"LedgerBudget\.course is .*\.balance_history now"):
-        _ = budget.course
+        _ = budget.course  # type: ignore[attr-defined]
     ledger.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
 
 from sqlalchemy import Connection
 
 from tightbudget.errors import TightBudgetError
+from tightbudget.later import guesses
 from tightbudget.ledger.acts import answers, budget_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.balance_history import balance_history
@@ -25,6 +25,7 @@ from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import Event, Preview, Statement
 
 
+@guesses(course="is LedgerBudget.balance_history now")
 class LedgerBudget(Payer[LedgerHold]):
     """A budget in a ledger, which is read anew each time that it is asked.
 
@@ -105,11 +106,6 @@ class LedgerBudget(Payer[LedgerHold]):
             parent = _parent_name(connection, now)
             found = balance_history(connection, now, positive_count(last=last))
         return tuple((Event.of(entry), statement_of(then, parent)) for entry, then in found)
-
-    @property
-    def course(self) -> NoReturn:
-        """Refuses the name that this method had in version 0.1."""
-        raise AttributeError("LedgerBudget.course is LedgerBudget.balance_history now")
 
     def parts(self, limit: int) -> tuple[str, ...]:
         """Returns the names of its first parts, as many as the limit at most."""

@@ -26,6 +26,7 @@ from tightbudget.engine.readings.tradeoff import (
     words_of_true_positives,
 )
 from tightbudget.errors import ParameterError
+from tightbudget.later import guesses
 from tightbudget.mechanisms.curve import Curve
 from tightbudget.mechanisms.risk import Promised, Risk, risk_of
 from tightbudget.numerics.bounds import Bounds
@@ -49,7 +50,15 @@ _MOST_HALVINGS = 6
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
 
+_MU = "is not a method: .risk(epsilon).mu bounds the mu of Gaussian differential privacy"
+_RHO = (
+    "is not a method: .renyi(order) bounds the Renyi divergences that zCDP limits to rho * order, "
+    'and tb.compare(composition, delta=...)["zero-concentrated"] has the epsilon that zCDP proves'
+)
+_RDP = "is not a method: .renyi(order) bounds the Renyi divergence of an order"
 
+
+@guesses(gdp=_MU, mu=_MU, zcdp=_RHO, rho=_RHO, rdp=_RDP)
 class Questions:
     """The base of what can be asked about its privacy: a mechanism, or a composition of many.
 
