@@ -1,7 +1,8 @@
 """Draws docs/images: ``python docs/figures.py``.
 
 printed.png, from the public API and what other accountants said (``benchmarks/printed.py``). Left:
-what DP-SGD costs, over its steps. Right: how far from the certified value each says it, over delta.
+what DP-SGD costs, over its steps. Right: how far from the certified value each says it, over delta;
+printed-narrow.png has this alone.
 
 dpsgd.png, from the public API. Left: what DP-SGD costs as it runs on, by three sound accounts of
 the same steps. Right: one run's whole curve. Below each: how far apart the two certified ends are.
@@ -584,9 +585,9 @@ def draw_engine(figure: Figure) -> None:
     draw_grid(right)
 
 
-def save(name: str, height: float, draw: Callable[[Figure], None]) -> None:
+def save(name: str, height: float, draw: Callable[[Figure], None], width: float = 10.0) -> None:
     """Draws and writes one picture, in the style of all."""
-    figure = Figure(figsize=(10.0, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     draw(figure)
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
@@ -669,6 +670,14 @@ def draw_said_by_delta(ax: Axes, said: Any) -> None:
     ax.text(6e-16, 260, "× no answer beyond", color=PALE, fontsize=8, ha="right")
 
 
+def draw_printed_narrow(figure: Figure) -> None:
+    """How far off each is, for a narrow screen."""
+    ax = figure.subplots()
+    draw_said_by_delta(ax, printed())
+    for text in ax.texts:  # which would reach a line
+        text.set_text(text.get_text().replace(" are ", " are\n"))
+
+
 def draw_printed(figure: Figure) -> None:
     """What other accountants print of DP-SGD, beside certified bounds."""
     said = printed()
@@ -704,6 +713,7 @@ def main() -> None:
     """Writes the pictures."""
     save("samplers.svg", 3.9, draw_samplers)
     save("printed.png", 4.0, draw_printed)
+    save("printed-narrow.png", 4.0, draw_printed_narrow, width=4.4)
     save("dpsgd.png", 4.6, draw_dpsgd)
     save("contour.png", 3.7, draw_contour)
     save("stopping.png", 3.9, draw_stopping)

@@ -29,9 +29,10 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Adds the pages that are made of files outside the folder of pages, and the notebooks."""
+    """Adds pages that are made of files outside the folder of pages, the mark, and notebooks."""
     for page, name in pages.FROM_THE_ROOT.items():
         files.append(File.generated(config, page, content=pages.from_the_root(name)))
+    files.append(File.generated(config, "images/mark.svg", content=pages.MARK.read_bytes()))
     with ThreadPoolExecutor(os.cpu_count()) as workers:  # a notebook runs in a process of its own
         for notebook in workers.map(_executed, notebooks.sources()):
             for name, content in notebook.items():

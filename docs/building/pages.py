@@ -16,6 +16,8 @@ FROM_THE_ROOT = {
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
 }
+# the sign of the package, which a server's pages show, too
+MARK = ROOT / "src" / "tightbudget" / "web" / "static" / "mark.svg"
 _TARGET = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)(?=[)#])")
 _ELSEWHERE = re.compile(r"(https?:)?//")
 

@@ -201,6 +201,14 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert max(found.values()) == 1
 
 
+def test_a_neighbour_is_a_data_set_in_the_navigation() -> None:
+    _, _, navigation = read(ROOT / "mkdocs.yml").partition("\nnav:\n")
+    shown = navigation.splitlines()
+    for page in in_navigation():
+        shown += re.findall(r"^# .*$", read(page), re.MULTILINE)[:1] if page.exists() else []
+    assert [line for line in shown if "neighbour" in line.lower()] == []
+
+
 # -------------------------------------------------------------------------------- links
 
 
