@@ -283,6 +283,60 @@ def test_an_attack_that_no_noise_rules_out() -> None:
         tb.calibrate(lambda b: tb.Laplace(b) + tb.ApproximateDP(0.0, 0.2), advantage=0.1)
 
 
+REST = tb.Laplace(5.0) * 60
+
+
+@pytest.mark.parametrize(
+    ("function", "target", "rest", "ask"),
+    [
+        (lambda s: tb.Gaussian(s) + REST, {"epsilon": 4.0, "delta": 1e-6}, REST, "epsilon"),
+        (lambda s: tb.Gaussian(s) + REST, {"advantage": 0.1}, REST, "advantage"),
+        (lambda s: tb.Gaussian(s) + REST, {"tpr": 0.1, "fpr": 0.05}, REST, "tpr"),
+        # once it runs at both ends
+        (
+            lambda k: tb.Gaussian(1.0) * int(k) + REST,
+            {"epsilon": 4.0, "delta": 1e-6, "between": (1, 9)},
+            tb.Gaussian(1.0) + REST,
+            "epsilon",
+        ),
+    ],
+)
+def test_a_target_that_the_rest_misses_says_what_the_rest_costs(
+    function: Any, target: dict[str, Any], rest: tb.Composition, ask: str
+) -> None:
+    costs = {
+        "epsilon": lambda: rest.epsilon(1e-6, 1e-3),
+        "advantage": lambda: rest.total_variation(1e-3),
+        "tpr": lambda: rest.answer(fpr=0.05, rtol=1e-3).bounds,
+    }
+    cost = costs[ask]()
+    most = target[ask]
+    assert cost.lower > most
+    said = re.escape(
+        f"the target: the parts that are the same at both ends alone cost {ask} {cost:.4g} "
+        f"(target {most})"
+    )
+    with pytest.raises(tb.errors.CalibrationError, match=f"{said}$"):
+        tb.calibrate(function, **target)
+
+
+def test_a_rest_that_is_apart_says_so() -> None:
+    def plan(sigma: float) -> tb.Composition:
+        return tb.Gaussian(sigma) + tb.Gaussian(1.0).batches(10, 100) * 10
+
+    with pytest.raises(tb.errors.CalibrationError) as caught:
+        tb.calibrate(plan, epsilon=0.1, delta=1e-5, between=(1.0, 100.0))
+    assert "] (apart: batches of a fixed size) (target 0.1)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda s: tb.Gaussian(s) * 10, lambda s: tb.Gaussian(s) + tb.Laplace(100.0)]
+)
+def test_a_rest_that_meets_the_target_is_not_named(function: Any) -> None:
+    with pytest.raises(tb.errors.CalibrationError, match="neither end meets the target$"):
+        tb.calibrate(function, epsilon=1.0, delta=1e-6, between=(0.01, 0.1))
+
+
 # ----------------------------------------------------------------- hints at a mistake
 
 STEP = tb.Gaussian(1.0).subsampled(0.01)

@@ -80,6 +80,12 @@ class Target:
         at = {"fpr" if self.name == "tpr" else "epsilon": self.at}
         return composition.answer(**at, rtol=rtol, target=until).bounds
 
+    def cost(self, composition: Questions, rtol: float) -> tuple[str, Bounds, float]:
+        """Names what people call the cost, and returns its bounds and the most that is allowed."""
+        if self.name == "delta":
+            return "epsilon", composition.answer(delta=self.most, rtol=rtol).bounds, self.at
+        return self.name, self.bounds(composition, rtol), self.most
+
     def __str__(self) -> str:
         asked = {"delta": f" at epsilon = {self.at!r}", "tpr": f" at fpr = {self.at!r}"}
         return f"{self.name} <= {self.most!r}{asked.get(self.name, '')}"
@@ -395,7 +401,8 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
         at_low, at_high = probe.meets(low), probe.meets(high)
         if at_low == at_high:
             verdict = "both ends meet" if at_low else "neither end meets"
-            raise CalibrationError(f"between = ({low:g}, {high:g}): {verdict} the target")
+            rest = "" if at_low else _rest(probe, low, high)
+            raise CalibrationError(f"between = ({low:g}, {high:g}): {verdict} the target{rest}")
         return (low, high) if at_low else (high, low)
     # outwards from 1, on both sides until it is seen where the target lies
     low = high = 1.0
@@ -424,7 +431,31 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
         else:
             factor = min(16.0, factor * 2.0)
     verdict = "all meet" if met else "none meets"
-    raise CalibrationError(f"of the parameters from {low:g} to {high:g}, {verdict} the target")
+    rest = "" if met else _rest(probe, low, high)
+    raise CalibrationError(
+        f"of the parameters from {low:g} to {high:g}, {verdict} the target{rest}"
+    )
+
+
+def _rest(probe: _Probe, low: float, high: float) -> str:
+    """Says what the parts cost that are the same at two values, where these alone miss the target.
+
+    Returns:
+        a clause for a refusal; "" where nothing is the same, or where it meets the target.
+    """
+    one, other = (dict(probe.composition(x).parts) for x in (low, high))
+    # a composition costs no less than some of its runs do
+    rest = Composition(tuple((m, min(k, other.get(m, 0))) for m, k in one.items()))
+    if not rest.runs:
+        return ""
+    name, cost, most = probe.target.cost(rest, 1e-3)
+    if cost.upper <= most:
+        return ""
+    apart = f" (apart: {cost.apart})" if cost.apart else ""
+    return (
+        f": the parts that are the same at both ends alone cost {name} {cost:.4g}{apart} "
+        f"(target {most!r})"
+    )
 
 
 def _best_integer(probe: _Probe, good: float, bad: float) -> float:
