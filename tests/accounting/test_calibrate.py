@@ -333,7 +333,7 @@ def test_a_rest_that_is_apart_says_so() -> None:
     "function", [lambda s: tb.Gaussian(s) * 10, lambda s: tb.Gaussian(s) + tb.Laplace(100.0)]
 )
 def test_a_rest_that_meets_the_target_is_not_named(function: Any) -> None:
-    with pytest.raises(tb.errors.CalibrationError, match="neither end meets the target$"):
+    with pytest.raises(tb.errors.CalibrationError, match=r"neither end meets the target$"):
         tb.calibrate(function, epsilon=1.0, delta=1e-6, between=(0.01, 0.1))
 
 

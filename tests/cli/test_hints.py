@@ -158,22 +158,55 @@ def test_a_delta_that_no_double_holds_is_not_nothing(amount: str) -> None:
     assert refusal("ledger", "reserve", *asked, *ledger).startswith("delta must be ")
 
 
-@pytest.mark.parametrize("command", ["epsilon"])
+FORGOTTEN = "without --rate every run sees all records; did you forget --rate?"
+
+
 @pytest.mark.parametrize(
     ("more", "noted"),
     [
         (["--times", "1000"], True),
-        (["--times", "1000", "--rate", "1"], False),
-        (["--times", "1000", "--rate", "0.01"], False),
+        (["--times", "200"], True),  # nothing is private
         (["--times", "10"], False),
         (["--sensitivity", "100"], False),
+        (["--sigma", "50", "--times", "1000"], True),
+        (["--sigma", "50", "--times", "999"], False),
+        (["--sigma", "50", "--times", "1000", "--rate", "1"], False),
+        (["--sigma", "50", "--times", "1000", "--rate", "0.01"], False),
     ],
 )
-def test_a_forgotten_rate_is_noted(command: str, more: list[str], noted: bool) -> None:
-    note = "without --rate every run sees all records; did you forget --rate?"
-    found = answer(command, *GAUSSIAN, *more, *AT)
-    assert found.get("note") == (note if noted else None)
-    assert (note in run(command, *GAUSSIAN, *more, *AT).stdout) is noted
+def test_a_forgotten_rate_is_noted(more: list[str], noted: bool) -> None:
+    asked = ["epsilon", "gaussian", "--sigma", "1", *more, *AT]
+    assert answer(*asked).get("note") == (FORGOTTEN if noted else None)
+    assert run(*asked).stdout.count(FORGOTTEN) == noted
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["delta", "--epsilon", "1"],
+        ["curve", "--deltas", "0.1,0.01"],
+        ["risk", "--epsilon", "1"],
+        ["compare", *AT],
+        ["calibrate", "--epsilon", "1", *AT],
+    ],
+    ids=lambda asked: asked[0],
+)
+@pytest.mark.parametrize("runs", [999, 1000])
+def test_every_question_asks_once_whether_a_rate_was_forgotten(asked: list[str], runs: int) -> None:
+    command, *rest = asked
+    sigma = [] if command == "calibrate" else ["--sigma", "50"]
+    whole = [command, "gaussian", *sigma, "--times", runs, *rest]
+    assert answer(*whole).get("note") == (FORGOTTEN if runs == 1000 else None)
+    assert run(*whole).stdout.count(FORGOTTEN) == (runs == 1000)
+
+
+def test_a_plan_without_a_rate_is_asked_about(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    tb.write_plan(tb.Gaussian(50.0) * 600 + tb.Gaussian(60.0) * 500, path)
+    said = "no sampling rate: each of 1,100 Gaussian runs sees all records; is that meant?"
+    assert answer("epsilon", path, *AT)["note"] == said
+    tb.write_plan(tb.Gaussian(50.0).subsampled(0.1) * 6000, path)
+    assert "note" not in answer("epsilon", path, *AT)
 
 
 # ------------------------------------------------------------------------------- JSON

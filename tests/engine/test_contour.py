@@ -321,6 +321,27 @@ def test_what_a_contour_tells() -> None:
 
 
 @pytest.mark.parametrize(
+    ("run", "runs"),
+    [
+        (tb.Gaussian(50.0) * 1000, 1000),
+        (tb.Gaussian(50.0) * 600 + tb.Gaussian(60.0) * 500 + SAMPLED, 1100),
+        (tb.Gaussian(50.0) * 999, 0),
+        (tb.Gaussian(50.0).subsampled(1.0) * 1000, 0),
+        (tb.Laplace(50.0) * 1000, 0),
+        (SAMPLED, 0),
+    ],
+    ids=repr,
+)
+def test_many_gaussian_runs_without_a_rate_are_asked_about(run: tb.Composition, runs: int) -> None:
+    said = f"no sampling rate: each of {runs:,} Gaussian runs sees all records; is that meant?"
+    for told in (run.explain(epsilon=1.0), run.explain(delta=1e-5)):
+        assert told.note == (said if runs else "")
+        assert str(told).endswith(f"\n  note: {said}") == bool(runs)
+        assert (said in told._repr_html_()) == bool(runs)
+    assert run.explain(epsilon=1.0).bounds.overlaps(run.delta(1.0))
+
+
+@pytest.mark.parametrize(
     ("question", "message"),
     [
         ({}, "give exactly one of delta and epsilon"),

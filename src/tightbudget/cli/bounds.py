@@ -16,11 +16,8 @@ from tightbudget.cli.output import (
     print_text,
     working,
 )
-from tightbudget.cli.source import NamedComposition
-from tightbudget.notation.options import OPTIONS
+from tightbudget.cli.source import NamedComposition, forgotten_rate
 from tightbudget.notation.words import in_words, two_ends
-
-_NOTHING_PRIVATE = 50.0  # nats: a posterior of 1 - 2e-22 from a prior of one half
 
 
 def epsilon(
@@ -66,9 +63,10 @@ def risk(
     composition = source.composition()
     with working("composing"):
         found = composition.risk(epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
+    asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
     ends = two_ends([found.advantage, found.tpr, found.delta])
+    ends |= forgotten_rate(composition, asked)
     if json:
-        asked = source.asked(epsilon=epsilon, fpr=fpr, prior=prior, slack=slack, rtol=rtol)
         print_answer({**found.to_dict(), **ends}, asked, watch)
         return
     rows = {"what": in_words(composition), **found.rows(), **ends}
@@ -93,10 +91,11 @@ def compare(
         for found in comparisons:
             show(str(found))
     ours = found.rows[0].answer
+    asked = source.asked(delta=delta, epsilon=epsilon, rtol=rtol)
     ends = two_ends([ours] if isinstance(ours, Bounds) else [])
+    ends |= forgotten_rate(composition, asked)
     if json:
-        content = {**found.to_dict(), **ends}
-        print_answer(content, source.asked(delta=delta, epsilon=epsilon, rtol=rtol), watch)
+        print_answer({**found.to_dict(), **ends}, asked, watch)
         return
     print_rows({"what": in_words(composition), **ends})
     print_text(str(found))
@@ -148,7 +147,7 @@ def answer(
         bounds = ask(at, rtol)
     at = float(at)  # the library has accepted it
     ends = two_ends([bounds])
-    note = ends | (_note(bounds, asked) if given == "delta" else {})
+    note = ends | forgotten_rate(composition, asked, bounds if given == "delta" else None)
     if json:
         print_answer({answered: bounds.to_dict(), given: at, **note}, asked, watch)
         return
@@ -163,15 +162,3 @@ def answer(
     elif bounds.upper > 0 and not ends:
         rows["gap"] = f"{bounds.relative_gap:.1e}, relative"
     print_rows({**rows, **note, "seconds": f"{watch.seconds:.2f}"})
-
-
-def _note(epsilon: Bounds, asked: dict[str, Any]) -> dict[str, str]:
-    """Notes that a sampling rate may have been forgotten.
-
-    Above 50 nats nothing is private, and training without samples is what gets there. A rate that
-    was given, also 1, is taken at its word.
-    """
-    sampled = asked.get("mechanism") != "gaussian" or any(name in asked for name in OPTIONS)
-    if sampled or asked["times"] < 2 or not epsilon.lower > _NOTHING_PRIVATE:
-        return {}
-    return {"note": "without --rate every run sees all records; did you forget --rate?"}

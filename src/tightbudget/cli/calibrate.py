@@ -11,7 +11,7 @@ import tightbudget
 from tightbudget import Composition, ParameterError
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
-from tightbudget.cli.source import NamedComposition
+from tightbudget.cli.source import NamedComposition, forgotten_rate
 from tightbudget.mechanisms import MECHANISMS
 from tightbudget.notation.options import SAMPLERS, options_of_kind
 from tightbudget.notation.parameters import kind_of, search_of
@@ -75,18 +75,19 @@ def calibrate(
             **(search if between is None else {**search, "between": _between(between)}),
             rtol=rtol,
         )
-    target, ends = found.target, two_ends([found.met])
+    asked = source.with_value(name, found.value).asked(
+        parameter=name,
+        epsilon=epsilon,
+        delta=delta,
+        advantage=advantage,
+        tpr=tpr,
+        fpr=fpr,
+        between=between,
+        rtol=rtol,
+    )
+    target = found.target
+    ends = two_ends([found.met]) | forgotten_rate(found.composition, asked)
     if json:
-        asked = source.with_value(name, found.value).asked(
-            parameter=name,
-            epsilon=epsilon,
-            delta=delta,
-            advantage=advantage,
-            tpr=tpr,
-            fpr=fpr,
-            between=between,
-            rtol=rtol,
-        )
         for given in (asked, asked["parameters"]):  # what is found was not asked with a value
             given.pop(name, None)
         print_answer({**found.to_dict(), **ends}, asked, watch)

@@ -18,7 +18,7 @@ from tightbudget.cli.output import (
     print_table,
     tracked,
 )
-from tightbudget.cli.source import NamedComposition
+from tightbudget.cli.source import NamedComposition, forgotten_rate
 from tightbudget.drawing import picture_path
 from tightbudget.mechanisms.curve import DELTAS
 from tightbudget.notation.words import in_words, two_ends
@@ -67,14 +67,14 @@ def curve(
     composition = source.composition()
     asked = {"deltas" if epsilons is None else "epsilons": points}
     found = composition.curve(**asked, rtol=rtol, progress=lambda x: tracked(x, "composing"))
-    ends = two_ends(found)
+    said = source.asked(**asked, rtol=rtol)
+    ends = two_ends(found) | forgotten_rate(composition, said)
     if csv is not None:
         write_text(csv, _csv(found))
     if out is not None:
         save_plot({"": found}, out, title=source.title(composition))
     if json:
-        content = {**found.to_dict(), **ends}
-        print_answer(content, source.asked(**asked, rtol=rtol), watch)
+        print_answer({**found.to_dict(), **ends}, said, watch)
         return
     if out is None and csv is None:
         rows = [(f"{x!r}", str(found[i])) for i, x in enumerate(found.x.tolist())]

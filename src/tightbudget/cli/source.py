@@ -15,7 +15,15 @@ from typing import Annotated, Any
 
 import typer
 
-from tightbudget import Composition, Mechanism, Neighbouring, ParameterError, compose, read_plan
+from tightbudget import (
+    Bounds,
+    Composition,
+    Mechanism,
+    Neighbouring,
+    ParameterError,
+    compose,
+    read_plan,
+)
 from tightbudget.cli.commands import PARAMETERS
 from tightbudget.cli.completion import relations, sources
 from tightbudget.mechanisms import MECHANISMS
@@ -31,6 +39,8 @@ from tightbudget.notation.parameters import kind_of
 from tightbudget.notation.values import value_of
 from tightbudget.notation.words import in_words
 from tightbudget.numerics.validate import count
+
+_NOTHING_PRIVATE = 50.0  # nats: a posterior of 1 - 2e-22 from a prior of one half
 
 _PANEL = "Runs"
 _SAMPLING = "How records get into a run (all are in every run without such an option)"
@@ -107,6 +117,28 @@ class NamedComposition:
         if name == "times":
             return replace(self, times=int(value))
         return replace(self, table={**self.table, name: value})
+
+
+def forgotten_rate(
+    composition: Composition, asked: Mapping[str, Any], epsilon: Bounds | None = None
+) -> dict[str, str]:
+    """Asks in a note whether a sampling rate was forgotten, where it looks like that.
+
+    Training without samples has many steps, or costs an epsilon with which nothing is private. A
+    rate that was given, also 1, is taken at its word.
+
+    Args:
+        composition: what was asked about.
+        asked: what was typed, as :meth:`NamedComposition.asked` returns it.
+        epsilon: the answer, where that is an epsilon.
+    """
+    if asked.get("mechanism") != "gaussian":
+        return {"note": composition.doubt} if composition.doubt else {}
+    several = composition.runs > 1 and not any(name in asked for name in OPTIONS)
+    public = several and epsilon is not None and epsilon.lower > _NOTHING_PRIVATE
+    if not composition.doubt and not public:
+        return {}
+    return {"note": "without --rate every run sees all records; did you forget --rate?"}
 
 
 def _looks_like_a_file(name: str) -> bool:

@@ -51,16 +51,19 @@ class Explanation:
             through saddle points c, the step, the number of points, and its errors relative to
             delta; for buckets the tilt, the bucket's width and the number of buckets; for several
             grids a row for each grid.
+        note: asks about what looks like a mistake in the composition; "" where nothing does.
     """
 
     question: str
     bounds: Bounds
     engine: str
     details: tuple[dict[str, float | str], ...]
+    note: str = ""
 
     def __str__(self) -> str:
         rows = [", ".join(f"{k} {_brief(v)}" for k, v in row.items()) for row in self.details]
-        return "\n  ".join([self._head(), *rows])
+        note = [f"note: {self.note}"] if self.note else []
+        return "\n  ".join([self._head(), *rows, *note])
 
     __repr__ = __str__
 
@@ -68,7 +71,8 @@ class Explanation:
         """Writes the answer, and a table with a row for each direction, for a notebook."""
         columns = list(dict.fromkeys(name for row in self.details for name in row))
         rows = [[_brief(row.get(name, "")) for name in columns] for row in self.details]
-        return notebook.shown(notebook.table(rows, head=columns, title=self._head()))
+        table = notebook.table(rows, head=columns, title=self._head())
+        return notebook.shown(table, notebook.muted(self.note))
 
     def down_to(self, below: Explanation, bounds: Bounds) -> Explanation:
         """The explanation of an answer between two pairs: rows of the upper bound, then the lower.

@@ -34,6 +34,9 @@ from tightbudget.pairs.pair import Pair
 
 _VERSION = 1
 
+# So many steps are those of a training, which rarely sees all records in each of them.
+_MANY_STEPS = 1000
+
 # The numbers of entries of a parameter, and of parts of a composition, that repr shows: a line or
 # two of a terminal.
 _SHOWN_ENTRIES, _SHOWN_PARTS = 6, 6
@@ -78,6 +81,13 @@ class Composable(Questions):
     def apart(self) -> str:
         each = (mechanism.apart for mechanism, _ in self.parts)
         return "; ".join(dict.fromkeys(said for said in each if said))
+
+    @property
+    def doubt(self) -> str:
+        whole = sum(runs for mechanism, runs in self.parts if mechanism.often_sampled)
+        if whole < _MANY_STEPS:
+            return ""
+        return f"no sampling rate: each of {whole:,} Gaussian runs sees all records; is that meant?"
 
     def by_formula(self, question: Question, rtol: float) -> Bounds | None:
         if len(self.parts) != 1 or self.parts[0][0] is self:
@@ -162,6 +172,8 @@ class Mechanism(Composable):
     mutual: ClassVar[bool] = False
     # as an instance: attained by data in which all other records contribute nothing
     alone: ClassVar[bool] = False
+    # many runs of it are mostly a training, whose steps see samples of the records
+    often_sampled: ClassVar[bool] = False
     # what to write instead of a parameter that people expect here
     meant: ClassVar[Mapping[str, str]] = {}
 

@@ -47,6 +47,7 @@ class Gaussian(Mechanism):
     sensitivity: float = 1.0
 
     kind: ClassVar[str] = "gaussian"
+    often_sampled: ClassVar[bool] = True
     mutual: ClassVar[bool] = True
     symmetric: ClassVar[bool] = (
         True  # noise and its mirror image: x -> sensitivity - x exchanges P and Q

@@ -5,6 +5,7 @@ The answers come from an engine. A subclass of :class:`Questions` says which eng
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -93,6 +94,11 @@ class Questions:
         That is the ways to draw records for which nobody knows the worst data sets, such as
         "shuffled batches". An answer whose bounds are as close as was asked does not say it.
         """
+        return ""
+
+    @property
+    def doubt(self) -> str:
+        """Asks whether many runs are meant to see all records; "" where nothing looks odd."""
         return ""
 
     def finer(self, halvings: int) -> Questions:
@@ -338,6 +344,8 @@ class Questions:
     ) -> Explanation:
         """Says which engine answers :meth:`epsilon` or :meth:`delta`, and with what.
 
+        Its note asks whether a thousand or more Gaussian runs without a sampling rate are meant.
+
         Args:
             delta: in [0, 1], to have :meth:`epsilon` explained; or else
             epsilon: >= 0, nats, to have :meth:`delta` explained.
@@ -355,6 +363,10 @@ class Questions:
         else:
             question = DeltaAt(non_negative(epsilon=epsilon))
         rtol = _rtol(rtol)
+        return dataclasses.replace(self._explained(question, rtol), note=self.doubt)
+
+    def _explained(self, question: Question, rtol: float) -> Explanation:
+        """Says which engine answers a question, and with what, from both pairs where need be."""
         if self.attained is None:
             return self.engine.explain(question, rtol)
         answer, halvings = self._asked(question, rtol)
