@@ -89,8 +89,9 @@ def test_each_question_is_answered() -> None:
     mean = released("mean", *ends)
     assert mean["rows"][0][0] == pytest.approx(70.5 / 6, abs=5)
     half = released("quantiles", *ends, "--probabilities", "0.5")
-    assert half["columns"] == ["index", "value", "std", "low", "high"]
-    assert half["rows"][0][:2] == [0, pytest.approx(12, abs=8)]
+    assert half["columns"] == ["probability", "value", "std", "low", "high", "rank_error"]
+    assert half["rows"][0][:2] == [0.5, pytest.approx(12, abs=8)]
+    assert half["rows"][0][2:] == [None, None, None, 1]
     bins = released("histogram", "--column", "fare", "--edges", "0,10,20,50")
     assert bins["columns"][:3] == ["from", "to", "value"]
     assert [row[:3] for row in bins["rows"]] == [[0, 10, 2], [10, 20, 2], [20, 50, 1]]

@@ -9,7 +9,8 @@ from tests.exact import exp_ends
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release import test_quantiles as kept
 
-from tightbudget.release.mechanisms.quantiles import Weighted
+from tightbudget.errors import ParameterError
+from tightbudget.release.mechanisms.quantiles import QuantileRelease, Weighted
 
 
 def price_is_kept() -> bool:
@@ -29,7 +30,35 @@ def draw_is_exact() -> bool:
     return left == 0 and found == {0: Fraction(1, 4), 1: Fraction(1, 4), 2: Fraction(1, 2)}
 
 
+def rank_error_holds() -> bool:
+    mechanism = QuantileRelease(probabilities=(0, 0.9), bounds=(0, 2**20), epsilon=1, step=1.0)
+    most = mechanism.rank_error()
+    x = kept.worst_column(0.9, most, 2**20)
+    return kept.missed(mechanism, 0.9, x, most) <= Fraction(1, 40)
+
+
+def far_points_are_rare_or_refused() -> bool:
+    many = QuantileRelease(
+        probabilities=[Fraction(i, 99) for i in range(100)], bounds=(0, 9), epsilon=1, step=1.0
+    )
+    try:
+        many.rank_error(1 - 2**-53)
+    except ParameterError:
+        return True
+    return False
+
+
 MUTATIONS = [
+    Without(
+        "the rank error is that of the probability with the least rate",
+        {"rank-error-of-the-worst": "rate = Fraction(self._rate(parts[0])) * parts[0].denominator"},
+        rank_error_holds,
+    ),
+    Without(
+        "weights beyond the cut prove no rank error",
+        {"rank-error-before-the-cut": "if False:\n    pass"},
+        far_points_are_rare_or_refused,
+    ),
     Without(
         "weights pay for the moves of the rank error",
         {"noise-for-moves": "rate = 2 * epsilon / (self.rows_per_unit * moves)"},

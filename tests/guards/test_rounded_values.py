@@ -49,7 +49,7 @@ from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Bins, Pair
 from tightbudget.release.mechanisms import propose_test_release, select_keys
-from tightbudget.tables import mechanism as tables
+from tightbudget.tables.error_laws import NoiseLaw
 
 
 @pytest.fixture(autouse=True)
@@ -723,8 +723,7 @@ def test_a_length_that_noise_exceeds_rarely_has_room_for_rounding() -> None:
     for kind in kinds:
         for more in (0.1, 0.7):
             noise, rounded = (
-                tables.NoiseLaw(kind=kind, scale=3.3, step=0.25, rounding=one)
-                for one in (0.0, more)
+                NoiseLaw(kind=kind, scale=3.3, step=0.25, rounding=one) for one in (0.0, more)
             )
             without = Fraction(noise.half_width(0.9))
             found = Fraction(rounded.half_width(0.9))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.exact import exp_ends
 from tests.release.small import Column, columns
 
@@ -147,6 +150,120 @@ def test_the_expected_rank_error_beside_that_of_opendp(q: float) -> None:
 def test_the_value_of_most_records_is_the_median_almost_surely() -> None:
     found = masses(quantile(0.5, 1023, epsilon=Fraction(1, 10)), [300] * 600 + [700] * 400)
     assert found[300] > 1 - Fraction(1, 10**4)
+
+
+# ------------------------------------------------------------------------ the rank error
+
+
+def score(q: Any, t: int, records: Sequence[int]) -> Fraction:
+    """By how many records a point misses a quantile, from the definition."""
+    part, n = Fraction(str(q)), len(records)
+    below, above = sum(x < t for x in records), sum(x > t for x in records)
+    return max(below - part * n, above - (1 - part) * n)
+
+
+def missed(mechanism: QuantileRelease, q: Any, records: Sequence[int], most: int) -> Fraction:
+    """The exact probability that the point drawn for one quantile misses by more than ``most``."""
+    points = np.array(records, dtype=np.int64)
+    cells = mechanism.weights(points, None, q)
+    whole = sum(cell.size * cell.weight for cell in cells)
+    far = sum(c.size * c.weight for c in cells if score(q, c.first, records) > most)
+    return Fraction(far, whole)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
+@pytest.mark.parametrize("given", [{}, {"epsilon": 7}, {"rows_per_unit": 3}])
+def test_no_column_is_missed_by_more_than_the_rank_error(
+    confidence: float, given: dict[str, Any]
+) -> None:
+    several = (0, 0.3, 0.5, 1)
+    known: dict[str, Any] = {"bounds": (0, 5), "epsilon": 2, "step": 1.0} | given
+    mechanism = QuantileRelease(probabilities=several, **known)
+    most, miss = mechanism.rank_error(confidence), 1 - Fraction(repr(confidence))
+    for x in [(), (3,), (0, 0, 5), *((1,) * n + (4,) * m for n in (9, 40) for m in (9, 70))]:
+        assert sum(missed(mechanism, q, x, most) for q in several) <= miss
+
+
+def worst_column(q: Any, most: int, high: int) -> list[int]:
+    """Records with which all points but two miss by more than ``most``, and two miss by nothing."""
+    part = Fraction(str(q))
+    n = part.denominator * (int(most / part / part.denominator) + 1)
+    return [high - 1] * int(part * n) + [high] * int((1 - part) * n)
+
+
+@pytest.mark.parametrize("q", [0.25, 0.5, 0.9])
+def test_some_column_needs_nearly_all_of_the_rank_error(q: Any) -> None:
+    """Where all points but two miss, as many do as the proof allows, but for a small factor."""
+    mechanism = quantile(q, 2**20, epsilon=Fraction(1, 4))
+    for confidence in (0.9, 0.95, 0.999):
+        most, miss = mechanism.rank_error(confidence), 1 - Fraction(repr(confidence))
+        found = missed(mechanism, q, worst_column(q, most, 2**20), most)
+        assert found <= miss
+        shorter = most - 4 * part_of(mechanism, q)
+        assert missed(mechanism, q, worst_column(q, shorter, 2**20), shorter) > miss
+
+
+def part_of(mechanism: QuantileRelease, q: Any) -> int:
+    """How many records make a weight e times as small, rounded up."""
+    rate = Fraction(mechanism._rate(Fraction(str(q)))) * Fraction(str(q)).denominator
+    return int(1 / rate) + 1
+
+
+@settings(max_examples=60)
+@given(
+    drawn=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    records=st.lists(st.integers(0, 9), max_size=12),
+)
+def test_sorted_answers_miss_by_no_more_than_the_worst_of_them(
+    drawn: list[int], records: list[int]
+) -> None:
+    several = [Fraction(i, len(drawn)) for i in range(len(drawn))]
+
+    def worst(points: list[int]) -> Fraction:
+        return max(score(str(q), t, records) for q, t in zip(several, points, strict=True))
+
+    assert worst(sorted(drawn)) <= worst(drawn)
+
+
+def test_a_finer_grid_and_more_rows_of_a_unit_make_the_rank_error_larger() -> None:
+    least = quantile(0.5, 16).rank_error()
+    assert least == 6  # (ln 17 + ln 20) / 1, rounded up
+    assert quantile(0.5, 2**16).rank_error() == 15
+    assert quantile(0.5, 16, rows_per_unit=5).rank_error() == 30
+    assert quantile(0.5, 16, epsilon=Fraction(1, 10)).rank_error() == 59
+    assert quantile(0.5, 16).rank_error(0.5) < least < quantile(0.5, 16).rank_error(0.999)
+
+
+def test_a_confidence_beyond_the_cut_of_weights_is_refused() -> None:
+    many = QuantileRelease(
+        probabilities=[Fraction(i, 99) for i in range(100)], bounds=(0, 9), epsilon=1, step=1.0
+    )
+    assert quantile(0.5, 9).rank_error(1 - 2**-53) > quantile(0.5, 9).rank_error()
+    with pytest.raises(ParameterError, match="confidence must be further from 1 than 100 e") as no:
+        many.rank_error(1 - 2**-53)
+    assert str(no.value).endswith("for so many quantiles, got 0.9999999999999999")
+    with pytest.raises(ParameterError, match=r"confidence must be in \(0, 1\), got 1"):
+        many.rank_error(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("spread", [0.0, 3.0, 200.0])
+def test_simulated_answers_miss_by_at_most_the_rank_error(rows: int, spread: float) -> None:
+    """At 80 %: of 600 runs each, no more miss than 20 % but for five standard deviations."""
+    random, noise = np.random.default_rng(5), tb.release.OpenDPNoise()
+    several = (0.1, 0.5, 0.9)
+    mechanism = QuantileRelease(
+        probabilities=several, bounds=(0, 1000), epsilon=0.3, step=1.0, rows_per_unit=rows
+    )
+    most, runs, misses = mechanism.rank_error(0.8), 600, 0
+    for _ in range(runs):
+        x = np.round(random.normal(500, spread, random.integers(0, 900))).clip(0, 1000)
+        (found, _) = mechanism.unpaid_answer(x, noise)
+        below = [np.sum(x < t) - q * len(x) for q, t in zip(several, found, strict=True)]
+        above = [np.sum(x > t) - (1 - q) * len(x) for q, t in zip(several, found, strict=True)]
+        misses += bool(max(*below, *above) > most)
+    assert misses <= 0.2 * runs + 5 * (0.16 * runs) ** 0.5
 
 
 # ------------------------------------------------------------------------ the draw

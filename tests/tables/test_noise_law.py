@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.guards.mutants import Without, each, lose_a_truth
 
 from tightbudget.errors import ParameterError
-from tightbudget.tables.mechanism import NoiseLaw
+from tightbudget.tables.error_laws import NoiseLaw
 
 SCALES = st.floats(0.05, 20.0)
 CONFIDENCES = st.one_of(

@@ -31,7 +31,7 @@ def test_a_question_is_planned_once(case: Case, monkeypatch: pytest.MonkeyPatch)
     asks = tb.Session(case.data, tb.OutputDPFilter(10), noise=Silent())
     asked = asks.ask(case.mechanism)
     assert len(plans) == 1
-    assert asked.noise is plans[0].noise
+    assert asked.error is plans[0].error
     plans.clear()
     case.mechanism.release(case.data, meter=tb.OutputDPFilter(10), noise=Silent())
     assert len(plans) == 1

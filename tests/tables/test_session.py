@@ -393,6 +393,37 @@ def test_the_columns_of_keys_have_their_names() -> None:
     assert list(frame.columns)[:3] == ["zone", "paid", "value"]
 
 
+QUARTILES = tb.Quantiles(
+    column="fare", probabilities=(0.25, Fraction(1, 2), 0.75), bounds=(0, 32), epsilon=3, step=1
+)
+
+
+def test_quantiles_are_named_by_their_probabilities_and_have_a_rank_error() -> None:
+    answer = session().ask(QUARTILES)
+    frame = answer.frame()
+    assert list(frame.columns) == ["probability", "value", "std", "low", "high", "rank_error"]
+    assert frame["probability"].tolist() == [0.25, 0.5, 0.75]
+    assert frame[["std", "low", "high"]].isna().all(axis=None)
+    assert (answer.std, answer.interval(), answer.noise) == (None, None, None)
+    # each quantile has epsilon 1; a unit has 3 rows, and the outer quartiles move by 3 / 2 of each
+    assert answer.rank_error() == math.ceil(4.5 * math.log(3 * 33 / 0.05)) == 35
+    assert frame["rank_error"].tolist() == [35] * 3
+    assert answer.frame(0.5)["rank_error"].tolist() == [answer.rank_error(0.5)] * 3
+    assert session().ask(COUNT).rank_error() is None
+    assert "95 % rank error" in answer._repr_html_()
+    with pytest.raises(tb.ParameterError, match=r"confidence must be in \(0, 1\), got 95"):
+        session().ask(COUNT).rank_error(95)
+
+
+def test_a_preview_of_quantiles_has_their_rank_error() -> None:
+    preview = session().what_if([COUNT, QUARTILES])
+    assert [asked.rank_error() for asked in preview.questions] == [None, 35]
+    assert [asked["rank_error"] for asked in preview.to_dict()["questions"]] == [None, 35]
+    assert "95 % half width  95 % rank error  total" in str(preview)
+    assert str(preview).splitlines()[2].split()[-3:] == ["35", "3.5", "fits"]
+    assert "rank error" not in str(session().what_if([COUNT]))
+
+
 def test_what_has_no_known_noise_gets_none() -> None:
     receipt = session().ask(COUNT).receipt
     for value, rows in ((3.5, 1), ([1, 2, 3], 3), ({"a": None, "b": "x"}, 2), (None, 1)):
@@ -406,10 +437,6 @@ def test_what_has_no_known_noise_gets_none() -> None:
 
 
 def test_an_interval_is_rounded_outwards() -> None:
-    noise = (
-        tb.tables.TableAnswer.__annotations__
-    )  # the class is public; the law of noise is its field
-    assert "noise" in noise
     answer = session().ask(tb.Sum(column="fare", bounds=(0, 1), epsilon=0.7, step=2.0**-40))
     low, high = answer.interval(0.9)
     width = Fraction(answer.noise.half_width(0.9)) if answer.noise else Fraction(0)

@@ -6,36 +6,35 @@ import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from tightbudget import notebook
 from tightbudget.errors import ExtraError
-from tightbudget.numerics.rounding import double_down, double_up
 from tightbudget.numerics.validate import open_probability
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.release.release import Receipt
-from tightbudget.tables.mechanism import NoiseLaw
+from tightbudget.tables.error_laws import CONFIDENCE, ErrorLaw, NoiseLaw, Pair
 
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableAnswer(Generic[V]):
-    """An answer about a table, with the distribution of its noise and the receipt of its run.
+    """An answer about a table, with what is known of its error and the receipt of its run.
 
-    Intervals are about the noise alone. Values that were moved into bounds, rows of a unit that
-    did not count, and values that were rounded to a grid make a bias, which no interval shows.
+    What is said of the error comes from public parameters and from released numbers alone: it
+    costs nothing, and tells nothing more about the rows. Intervals are about the noise alone.
+    Values that were moved into bounds, rows of a unit that did not count, and values that were
+    rounded to a grid make a bias, which no interval shows.
 
     Attributes:
         question: the mechanism that was asked.
         value: the answer.
         cell: the output cell of the answer, which decides its price.
         receipt: the amounts held, charged and returned.
-        noise: the distribution of the noise on each number of the value; None where the numbers
-            do not have one distribution, or it is not known.
+        error: what is known of how far the numbers of the value are off; None where nothing is.
         key: the key of the run in a ledger; None where another meter pays.
     """
 
@@ -43,15 +42,37 @@ class TableAnswer(Generic[V]):
     value: V
     cell: Cell
     receipt: Receipt
-    noise: NoiseLaw | None = None
+    error: ErrorLaw | None = None
     key: str | None = None
+
+    @property
+    def noise(self) -> NoiseLaw | None:
+        """The distribution of the noise on each number; None where there is not one."""
+        return self.error if isinstance(self.error, NoiseLaw) else None
 
     @property
     def std(self) -> float | None:
         """The standard deviation of the noise on each number; None where it is not known."""
-        return None if self.noise is None else self.noise.std
+        return None if self.error is None else self.error.std
 
-    def interval(self, confidence: float = 0.95) -> Any:
+    def rank_error(self, confidence: float = CONFIDENCE) -> int | None:
+        """Returns by how many rows the answers may miss their quantiles; None for other answers.
+
+        Guarantee: with at least this probability, each answer t to a probability q has at most
+        q N + x rows below it and at most (1 - q) N + x above it, whatever the N rows that count
+        are, where x is the number that is returned. It holds for all quantiles of the answer
+        together, and follows from public parameters alone.
+
+        Args:
+            confidence: in (0, 1).
+
+        Raises:
+            ParameterError: the confidence is not in (0, 1).
+        """
+        confidence = open_probability(confidence=confidence)
+        return None if self.error is None else self.error.rank_error(confidence)
+
+    def interval(self, confidence: float = CONFIDENCE) -> Any:
         """Returns an interval around each number, from the noise alone.
 
         Guarantee: for each number by itself, the number without noise is in its interval with at
@@ -62,26 +83,35 @@ class TableAnswer(Generic[V]):
 
         Returns:
             (low, high) for a number; for a dictionary or a list of numbers one with a pair in the
-            place of each number. None where the distribution of the noise is not known.
+            place of each number. None where no interval is known.
 
         Raises:
             ParameterError: the confidence is not in (0, 1).
         """
-        confidence = open_probability(confidence=confidence)
-        if self.noise is None:
+        pairs = self._intervals(confidence)
+        if self.error is None or (pairs and not any(pairs)):
             return None
-        width = self.noise.half_width(confidence)
-        return _each(self.value, lambda number: _around(number, width))
+        following = iter(pairs)
+        return _each(self.value, lambda _: next(following))
 
-    def frame(self, confidence: float = 0.95) -> Any:
+    def _intervals(self, confidence: float) -> list[Pair | None]:
+        """Returns the interval of each number of the value in the order of the rows, or None."""
+        confidence = open_probability(confidence=confidence)
+        numbers = [number for _, number in _numbers(self.value)]
+        if self.error is None:
+            return [None] * len(numbers)
+        return self.error.intervals(numbers, confidence)
+
+    def frame(self, confidence: float = CONFIDENCE) -> Any:
         """Returns a pandas frame with a row for each number of the value.
 
         The columns are those of the keys, if there are any, and value, std, low and high: the
-        standard deviation of the noise, and the ends of :meth:`interval`. Where the distribution
-        of the noise is not known these three are missing (NaN).
+        standard deviation of the noise, and the ends of :meth:`interval`. Where these are not
+        known they are missing (NaN). The rows of quantiles have the key ``probability``, and
+        :meth:`rank_error` as the last column.
 
         Args:
-            confidence: of the intervals, in (0, 1).
+            confidence: of the intervals and of the rank error, in (0, 1).
 
         Raises:
             ParameterError: the confidence is not in (0, 1).
@@ -90,33 +120,33 @@ class TableAnswer(Generic[V]):
         names, rows = self.rows(confidence)
         columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
         for name in ("std", "low", "high"):
-            if self.noise is None:
+            if all(cell is None for cell in columns[name]):
                 columns[name] = [math.nan] * len(rows)
         return _pandas().DataFrame(columns, columns=names)
 
-    def rows(self, confidence: float = 0.95) -> tuple[list[str], list[list[Any]]]:
+    def rows(self, confidence: float = CONFIDENCE) -> tuple[list[str], list[list[Any]]]:
         """Returns the columns and the rows of :meth:`frame` as plain lists, without pandas.
 
         Args:
-            confidence: of the intervals, in (0, 1).
+            confidence: of the intervals and of the rank error, in (0, 1).
 
         Returns:
             the names of the columns; for each number the entries of its row, which are None where
-            the distribution of the noise is not known.
+            they are not known.
 
         Raises:
             ParameterError: the confidence is not in (0, 1).
         """
-        confidence = open_probability(confidence=confidence)
-        found = list(_numbers(self.value))
+        pairs, rank_error = self._intervals(confidence), self.rank_error(confidence)
+        found = [(_named(self.question, keys), number) for keys, number in _numbers(self.value)]
         depth = max((len(key) for key, _ in found), default=0)
         names = [*_key_names(self.question, self.value, depth), "value", "std", "low", "high"]
-        width = None if self.noise is None else self.noise.half_width(confidence)
+        more = [] if rank_error is None else [rank_error]
+        names += ["rank_error"] * len(more)
         rows = []
-        for key, value in found:
-            pair = None if width is None else _around(value, width)
+        for (key, value), pair in zip(found, pairs, strict=True):
             noise = [None, None, None] if pair is None else [self.std, *pair]
-            rows.append([*key, *[None] * (depth - len(key)), value, *noise])
+            rows.append([*key, *[None] * (depth - len(key)), value, *noise, *more])
         return names, rows
 
     def __repr__(self) -> str:
@@ -131,12 +161,9 @@ class TableAnswer(Generic[V]):
         shown = [["" if cell is None else _written(cell) for cell in rows[i]] for i in kept]
         left_out = len(rows) - len(kept)
         note = notebook.muted(f"{left_out} more rows: .frame() has them") if left_out else ""
-        head = [*names[:-2], "95 % from", "to"]
+        shown_as = {"low": "95 % from", "high": "to", "rank_error": "95 % rank error"}
+        head = [shown_as.get(name, name) for name in names]
         return notebook.shown(notebook.table(shown, head=head), note) + self.receipt._repr_html_()
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _is_list(value: Any) -> bool:
@@ -165,30 +192,29 @@ def _numbers(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
         yield (), value.item() if isinstance(value, np.generic) else value
 
 
+def _named(question: Any, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the keys of a number; the last key of a quantile becomes its probability."""
+    probabilities = getattr(question, "probabilities", None)
+    if not keys or probabilities is None or keys[-1] not in range(len(probabilities)):
+        return keys
+    return (*keys[:-1], float(probabilities[keys[-1]]))
+
+
 def _key_names(question: Any, value: Any, depth: int) -> list[str]:
     """Names the columns of keys: by the columns that the question groups by, as far as these go."""
     if depth == 2 and hasattr(question, "edges"):
         return ["from", "to"]
+    last = ["probability"] if hasattr(question, "probabilities") else []
     by = getattr(question, "by", ())
     if isinstance(by, str):
         by = (by,)
     # a list has places, whatever the question groups by
     known = [] if _is_list(value) else [name for name in by if isinstance(name, str)]
+    if len(known) + len(last) == depth:
+        return [*known, *last]
     single = "index" if _is_list(value) else "key"
     others = [single] if depth == 1 else [f"key {i}" for i in range(1, depth + 1)]
-    return (known if len(known) == depth else [*known, *others[len(known) :]])[:depth]
-
-
-def _around(value: Any, width: float) -> tuple[Any, Any] | None:
-    """Returns value - width and value + width, rounded outwards; None if it is no number."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if not _is_number(value) or not math.isfinite(value):
-        return None
-    low, high = Fraction(value) - Fraction(width), Fraction(value) + Fraction(width)
-    if isinstance(value, int) and low.denominator == high.denominator == 1:
-        return int(low), int(high)
-    return double_down(low), double_up(high)
+    return [*known, *others[len(known) :]][:depth]
 
 
 def _short(value: Any) -> str:

@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from scipy.special import erfinv, ndtri
-
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.rounding import next_up
-from tightbudget.numerics.validate import nearest, open_probability, refuse
+from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Price, exact, exact_positive, exact_probability
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
 from tightbudget.release.noise.noise import Noise
 from tightbudget.tables.docstrings import with_arguments_of_bases
+from tightbudget.tables.error_laws import ErrorLaw, NoiseLaw
 from tightbudget.tables.source import Contribution
 from tightbudget.tables.table import Table
 
@@ -35,75 +33,6 @@ V = TypeVar("V")
 # it adds one part in 2^20 for each number. Gaussian noise on one number has fewer, since the engine
 # takes discrete Gaussian noise up to a sigma of 500,000 points: half of that is aimed at.
 _FINE, _SIGMA = 20, 250_000
-
-
-# Doubles compute the half width below to a few units in their last place, 2^-52 of it each. The
-# slack is over a hundred times as much, and less than a point up to a half width of 2^40 points.
-_SLACK = 1 + 2.0**-40
-# From this sigma on, the variance of discrete Gaussian noise is sigma^2 as a double: Poisson's
-# summation leaves a relative difference below 16 pi^2 sigma^2 exp(-2 pi^2 sigma^2) < 1e-130.
-_SMOOTH = 4.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseLaw:
-    """The distribution of the noise on a number: a scale in points of a grid, and its step.
-
-    Attributes:
-        kind: "laplace", or "gaussian": discrete noise, on the points of a grid.
-        scale: of the noise, in points; for "gaussian" it is sigma.
-        step: the length of a point in the unit of the answer.
-        rounding: the most that rounding to the grid of the noise moves the answer, in its unit.
-    """
-
-    kind: Literal["laplace", "gaussian"]
-    scale: float
-    step: float = 1.0
-    rounding: float = 0.0
-
-    @property
-    def std(self) -> float:
-        """The standard deviation of the noise, in the unit of the answer."""
-        if self.kind == "laplace":
-            # The variance is 2 a / (1 - a)^2 with a = e^(-2 x): the root is 1 / (sqrt(2) sinh x).
-            x = 1 / (2 * self.scale)
-            return self.step * math.sqrt(2) * math.exp(-x) / -math.expm1(-2 * x)
-        if self.scale >= _SMOOTH:
-            return self.step * self.scale
-        # Beyond 40 sigma < 160 points there is less than e^-800 of the noise.
-        weights = [math.exp(-(n / self.scale) * (n / self.scale) / 2) for n in range(1, 161)]
-        squares = sum(n * n * weight for n, weight in enumerate(weights, start=1))
-        return self.step * math.sqrt(2 * squares / (1 + 2 * sum(weights)))
-
-    def half_width(self, confidence: float) -> float:
-        """Returns a length that noise and rounding exceed with probability 1 - confidence at most.
-
-        Guarantee: it is at most two points more than the least such length of the noise, plus
-        ``rounding``; a relative 2^-40 is added for the arithmetic of doubles.
-        Source: for "gaussian", Canonne, Kamath, Steinke 2020, Proposition 25: discrete noise is
-        at least m points with at most the probability with which continuous noise of this sigma
-        is at least m - 1.
-
-        Raises:
-            ParameterError: confidence is not in (0, 1).
-        """
-        hit = open_probability(confidence=confidence)
-        # A double means the decimal that it prints as, so that 0.95 misses 0.05. Of a number near 1
-        # the complement is taken exactly, and of one near 0 the complement is never taken.
-        miss = nearest(1 - exact(confidence=hit))
-        if self.kind == "laplace":
-            # P(|noise| > t) = 2 a^(t + 1) / (1 + a) with a = e^(-1 / scale)
-            logs = -math.log1p(math.expm1(-1 / self.scale) / 2)  # of 2 / (1 + a)
-            logs += -math.log1p(-hit) if hit < 0.5 else -math.log(miss)
-            points = self.scale * logs * _SLACK - 1
-        else:
-            # P(|noise| >= t + 1) <= 2 P(continuous noise >= t)
-            # guard: both-tails
-            sigmas = math.sqrt(2) * erfinv(hit) if hit < 0.5 else -ndtri(miss / 2)
-            points = self.scale * float(sigmas) * _SLACK
-        whole = max(0, math.ceil(points))
-        # The step is a power of two, so that the product is exact; the sum may be rounded down.
-        return next_up(whole * self.step + self.rounding) if self.rounding else whole * self.step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +45,14 @@ class Plan:
         value: turns the answer of ``mechanism`` into the value that is released.
         sensitivity: how far the vector moves with one unit (1-norm; 2-norm for Gaussian noise),
             in the unit of the answer; None where it is not one number.
-        noise: the distribution of the noise on each number; None where there is not one.
+        error: what is known beforehand of how far the numbers are off; None where nothing is.
     """
 
     scan: Callable[[Contribution], Any]
     mechanism: MechanismOnData[Any, Any]
     value: Callable[[Any], Any] = lambda answer: answer
     sensitivity: float | None = None
-    noise: NoiseLaw | None = None
+    error: ErrorLaw | None = None
 
     def unpaid_answer(self, table: Table, noise: Noise) -> tuple[Any, Cell]:
         """Scans a table, and returns a value with its output cell; the caller pays for it.
@@ -288,7 +217,7 @@ class NoisyVector(TableMechanism[V]):
             mechanism=mechanism,
             value=value,
             sensitivity=float(moves) * step,
-            noise=law(kind=kind, scale=float(mechanism.scale)),
+            error=law(kind=kind, scale=float(mechanism.scale)),
         )
 
     def _fine(self, size: int | None) -> int:

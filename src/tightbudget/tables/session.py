@@ -20,7 +20,8 @@ from tightbudget.release.noise.salt import fresh_salt
 from tightbudget.release.release import checked_meter
 from tightbudget.tables.answer import TableAnswer
 from tightbudget.tables.asked import cut, text_of
-from tightbudget.tables.mechanism import NoiseLaw, TableMechanism
+from tightbudget.tables.error_laws import CONFIDENCE, ErrorLaw, NoiseLaw
+from tightbudget.tables.mechanism import TableMechanism
 from tightbudget.tables.table import Table
 
 V = TypeVar("V")
@@ -29,13 +30,11 @@ V = TypeVar("V")
 # apart: two of a million runs of one question have the same with a probability of 0.2 %, and the
 # second of them would be refused, at no price.
 _LONGEST_NAME, _LONGEST_KEY, _RANDOM = 80, 200, 12
-# The confidence of the half widths that a preview shows.
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionPreview:
-    """The price and the noise of one question, before it is asked.
+    """The price and the error of one question, before it is asked.
 
     Attributes:
         question: the question in one line of text.
@@ -43,7 +42,7 @@ class QuestionPreview:
         least: the price of the cheapest output cell.
         sensitivity: how far the numbers that are asked move with one unit, in the unit of the
             answer; None where it is not one number.
-        noise: the distribution of the noise on each number; None where there is not one.
+        error: what is known beforehand of how far the numbers are off; None where nothing is.
         total: the worst-case prices of this question and of those before it, together.
         fits: whether ``total`` is at most the amount that the meter has left.
     """
@@ -52,25 +51,40 @@ class QuestionPreview:
     most: Amount
     least: Amount
     sensitivity: float | None
-    noise: NoiseLaw | None
+    error: ErrorLaw | None
     total: Amount
     fits: bool
 
     @property
+    def noise(self) -> NoiseLaw | None:
+        """The distribution of the noise on each number; None where there is not one."""
+        return self.error if isinstance(self.error, NoiseLaw) else None
+
+    @property
     def std(self) -> float | None:
         """The standard deviation of the noise on each number; None where it is not known."""
-        return None if self.noise is None else self.noise.std
+        return None if self.error is None else self.error.std
 
-    def half_width(self, confidence: float = _CONFIDENCE) -> float | None:
+    def half_width(self, confidence: float = CONFIDENCE) -> float | None:
         """Returns half the length of an interval of this confidence; None where it is not known.
 
         Raises:
             ParameterError: the confidence is not in (0, 1).
         """
-        return None if self.noise is None else self.noise.half_width(confidence)
+        return None if self.error is None else self.error.half_width(confidence)
+
+    def rank_error(self, confidence: float = CONFIDENCE) -> int | None:
+        """Returns by how many rows quantiles may miss, with this confidence; else None.
+
+        Guarantee: that of :meth:`TableAnswer.rank_error`.
+
+        Raises:
+            ParameterError: the confidence is not in (0, 1).
+        """
+        return None if self.error is None else self.error.rank_error(confidence)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the attributes by name, as plain JSON values; half_width is that of 95 %."""
+        """Returns the attributes by name, as plain JSON values; errors are those of 95 %."""
         return {
             "question": self.question,
             "most": self.most.to_dict(),
@@ -78,6 +92,7 @@ class QuestionPreview:
             "sensitivity": self.sensitivity,
             "std": self.std,
             "half_width": self.half_width(),
+            "rank_error": self.rank_error(),
             "total": self.total.to_dict(),
             "fits": self.fits,
         }
@@ -115,7 +130,10 @@ class SessionPreview:
         }
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
-        """Returns the headings and the cells of a table with a row for each question."""
+        """Returns the headings and the cells of a table with a row for each question.
+
+        There is a column of rank errors where a question has one.
+        """
         head = [
             "question",
             "epsilon",
@@ -123,6 +141,7 @@ class SessionPreview:
             "sensitivity",
             "std",
             "95 % half width",
+            "95 % rank error",
             "total",
             "",
         ]
@@ -130,7 +149,7 @@ class SessionPreview:
         for asked in self.questions:
             least, most = asked.least.amount, asked.most.amount
             price = f"{most:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
-            numbers = (asked.sensitivity, asked.std, asked.half_width())
+            numbers = (asked.sensitivity, asked.std, asked.half_width(), asked.rank_error())
             rows.append(
                 [
                     cut(asked.question, 60),
@@ -141,6 +160,10 @@ class SessionPreview:
                     "fits" if asked.fits else "does not fit",
                 ]
             )
+        place = head.index("95 % rank error")
+        if not any(row[place] for row in rows):
+            for row in (head, *rows):
+                del row[place]
         return head, rows
 
     def __repr__(self) -> str:
@@ -280,7 +303,7 @@ class Session(Uncopied):
                     most=price.most,
                     least=price.least,
                     sensitivity=plan.sensitivity,
-                    noise=plan.noise,
+                    error=plan.error,
                     total=total,
                     fits=total.amount <= left.amount and total.delta <= left.delta,
                 )
@@ -314,7 +337,7 @@ class Session(Uncopied):
             value=done.value,
             cell=done.cell,
             receipt=done.receipt,
-            noise=planned.plan.noise,
+            error=planned.plan.error,
             key=key,
         )
 

@@ -27,6 +27,16 @@ integer, made of fair coins: no rounding of it counts.
 Between two values that occur the score is constant: d values that occur make 2 d + 1 cells of
 equal weight, however many points the grid has. And all cells whose score is above (C - 20) / lambda
 have the least weight, so that only the cells near the quantile are looked at one by one.
+
+Proof of the rank error. Let there be P points and k probabilities, let beta be in (0, 1), and let
+x = ln(k P / beta) / lambda, with ln(k P / beta) <= C - 20. Some point has a score of at most 0, so
+its W is at least that of 0. A point whose score is above x has at most beta / (k P) times that
+weight, and there are at most P - 1 such points: so one of them is drawn with a probability below
+beta / k, and 1 - 1 / P pays for the relative error of W and of the logarithm. Of k points that are
+drawn, all have a score of at most their x, and so of at most the largest x, with a probability of
+at least 1 - beta. Sorted, they keep this: the i-th is at most the largest of the first i that were
+drawn, which has at most q_i N + x records below it, and at least the least of those from i on,
+which has at most (1 - q_i) N + x records above it. Nothing here looks at the records.
 """
 
 from __future__ import annotations
@@ -46,6 +56,7 @@ import numpy as np
 from tightbudget.numerics.validate import (
     finite,
     listed,
+    open_probability,
     plain,
     plain_numbers,
     positive,
@@ -99,9 +110,8 @@ class QuantileRelease(MechanismOnData[Any, tuple[float, ...]]):
 
     The data are one column of numbers, or its :class:`RunLengths`. The number of records is not
     public, and may be 0. The value of a release is a tuple of one number for each probability, in
-    ascending order. One quantile misses by more than r m (ln(points) + z) / epsilon records with a
-    probability of at most about e^-z, for z <= 40: m is 2 max(q, 1 - q), and 1 at q = 0 and 1.
-    Each of k quantiles has epsilon / k.
+    ascending order. :meth:`rank_error` says by how many records they may miss: it grows with the
+    logarithm of the number of grid points, so that a coarser step makes it less.
 
     Guarantee: epsilon-DP, delta = 0, for data sets of which one has all records of the other and
     at most ``rows_per_unit`` more; one cell, "value". Each of k quantiles costs epsilon / k.
@@ -140,6 +150,35 @@ class QuantileRelease(MechanismOnData[Any, tuple[float, ...]]):
     def guarantee(self) -> OutputDP:
         """One output cell, "value", at the price epsilon."""
         return OutputDP({"value": exact_positive(epsilon=self.epsilon)})
+
+    def rank_error(self, confidence: float = 0.95) -> int:
+        """Returns by how many records all answers miss their quantiles at most.
+
+        Guarantee: with at least this probability, whatever the N records are, each answer to a
+        probability q has at most q N + x of them below it and at most (1 - q) N + x above it,
+        where x is the number that is returned. It depends on the parameters alone.
+        Source: McSherry, Talwar 2007, Theorem 6, for the score of this mechanism; the proof is at
+        the beginning of the module.
+
+        Args:
+            confidence: in (0, 1).
+
+        Raises:
+            ParameterError: the confidence is not in (0, 1), or is within k e^-40 of 1 for k
+                probabilities.
+        """
+        miss = 1 - exact(confidence=open_probability(confidence=confidence))
+        first, last = self._ends
+        odds = len(self.probabilities) * (last - first + 1) / miss
+        above, below = Decimal(odds.numerator), Decimal(odds.denominator)
+        log = _DECIMAL.subtract(_DECIMAL.ln(above), _DECIMAL.ln(below))
+        if not log <= self._most - _INSIDE:  # guard: rank-error-before-the-cut
+            must = f"be further from 1 than {len(self.probabilities)} e^-40, for so many quantiles"
+            raise refuse("confidence", must, confidence)
+        parts = [exact(q=q) for q in self.probabilities]
+        # guard: rank-error-of-the-worst
+        rate = min(Fraction(self._rate(part)) * part.denominator for part in parts)
+        return math.ceil(Fraction(log) / rate)
 
     def weights(self, points: IntArray, counts: IntArray | None, q: Price) -> list[Weighted]:
         """Returns all points of the grid, in order, with the weight of each for one probability.

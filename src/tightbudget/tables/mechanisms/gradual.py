@@ -70,7 +70,7 @@ class _Gradual(TableMechanism[Answers]):
                 as_it_is, once.sensitivity, self.epsilons, good_enough, step=once.step
             ),
             value=in_its_unit,
-            noise=None,  # each answer has another scale
+            error=None,  # each answer has another scale
         )
 
 

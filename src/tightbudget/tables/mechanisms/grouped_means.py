@@ -54,4 +54,4 @@ class GroupedMeans(Filtered[Found], ClippedColumn[Found], InGroups[Found], Noisy
                 key: mean_of(grid, *noisy[2 * i : 2 * i + 2].tolist()) for i, key in enumerate(keys)
             },
         )
-        return replace(plan, noise=None)  # the noise of a quotient depends on the data
+        return replace(plan, error=None)  # the noise of a quotient depends on the data

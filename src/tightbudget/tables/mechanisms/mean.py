@@ -56,7 +56,7 @@ class Mean(Filtered[float], ClippedColumn[float], NoisyVector[float]):
             step=grid.step,
             value=lambda noisy: mean_of(grid, *noisy.tolist()),
         )
-        return replace(plan, noise=None)  # the noise of a quotient depends on the data
+        return replace(plan, error=None)  # the noise of a quotient depends on the data
 
 
 def mean_of(grid: OnGrid, from_low: Any, from_high: Any) -> float:

@@ -13,6 +13,7 @@ from tightbudget.output_dp.amount import Price
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.release.mechanisms.quantiles import QuantileRelease
 from tightbudget.release.run_lengths import RunLengths
+from tightbudget.tables.error_laws import RankLaw
 from tightbudget.tables.mechanism import Plan
 from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
 from tightbudget.tables.source import Contribution, Runs
@@ -26,8 +27,9 @@ class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
 
     The value of a release is a tuple of one number for each probability, in ascending order. The
     rows come as a histogram on the grid, from one scan, and a :class:`QuantileRelease` answers.
-    With r rows of a unit, the median of k quantiles misses by more than
-    k r (ln(points) + z) / epsilon rows with a probability of at most about e^-z, for z <= 40.
+    Its rank error says by how many rows the answers may miss, before and after they are asked. It
+    grows with ``rows_per_unit``, with the number of quantiles, and with the logarithm of the number
+    of grid points: where values are integers, say ``step=1``.
 
     Guarantee: epsilon-DP, delta = 0, for tables of which one has all rows of one unit more; one
     cell, "value". A unit has at most ``rows_per_unit`` rows that count.
@@ -58,10 +60,12 @@ class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
         def scan(contribution: Contribution) -> RunLengths:
             return run_lengths(source.histogram(contribution, grid))
 
+        mechanism = replace(self._points, rows_per_unit=table.rows)
         return Plan(
             scan=scan,
-            mechanism=replace(self._points, rows_per_unit=table.rows),
+            mechanism=mechanism,
             value=lambda points: tuple(point * grid.step for point in points),
+            error=RankLaw(mechanism=mechanism),
         )
 
     @cached_property

@@ -61,7 +61,7 @@ class Variance(Filtered[float], ClippedColumn[float], NoisyVector[float]):
             step=grid.step**2,
             value=lambda noisy: _variance(noisy.tolist()) * whole * grid.step**2,
         )
-        return replace(plan, noise=None)  # the noise of a quotient depends on the data
+        return replace(plan, error=None)  # the noise of a quotient depends on the data
 
 
 def _variance(sums: list[float]) -> float:
