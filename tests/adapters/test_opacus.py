@@ -998,6 +998,38 @@ def test_a_run_that_stops_early_pays_for_its_stop() -> None:
     assert run.engine.get_epsilon(DELTA) < account.spent.epsilon < used.epsilons[2]
 
 
+def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    used, path = schedule(), tmp_path / "checkpoint.pt"
+
+    def resumable() -> StoppingCallback[bool]:
+        meter: Any = ledger.budget("ada").keyed("run")
+        return StoppingCallback(used, meter, bool, resumable=True)
+
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        ada = ledger.open_budget("ada", epsilon=20, delta=DELTA)
+        run, stopping = Private(), resumable().__enter__()
+        run.accountant.report_to(stopping)
+        run.epoch()
+        saved = {"stopping": stopping.state_dict()}
+        run.engine.save_checkpoint(
+            path=path, module=run.model, optimizer=run.optimizer, checkpoint_dict=saved
+        )
+        assert not stopping.should_stop(1, False)
+        next(iter(run.loader))  # the second epoch had begun when the process died
+        other, again = Private(), resumable()
+        kept = torch.load(path, weights_only=True)
+        other.engine.load_checkpoint(path=path, module=other.model, optimizer=other.optimizer)
+        again.load_state_dict(kept["stopping"])
+        with again:
+            other.accountant.report_to(again)
+            assert again.next_stop == 3
+            other.epoch()
+            without_effect(other, other.epoch, tb.errors.SettlementError, r"ask should_stop\(3")
+            assert again.should_stop(3, False)
+        assert ada.held.epsilon == 0
+        assert ada.spent.epsilon == pytest.approx(used.epsilons[2])
+
+
 def test_epochs_may_differ_as_declared() -> None:
     run = Private()
     steps = [dp_sgd_step(noise, 1 / 6) * 6 for noise in (1.0, 0.5)]

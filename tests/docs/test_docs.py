@@ -39,6 +39,7 @@ SLOW = {
     "docs/how-to/show-receipts.md",
     "docs/how-to/stop-early.md",
     "docs/how-to/track-epsilon.md",
+    "docs/how-to/train-on-spot-machines.md",
     "docs/how-to/use-with-dp-accounting.md",
     "docs/how-to/use-with-jax-privacy.md",
     "docs/how-to/use-with-opacus.md",

@@ -354,7 +354,9 @@ class Echo:
 
 def a_fork_waits_for_no_thread() -> bool:
     """Another thread was in the midst of a reservation when the process was forked."""
-    meter, taken, free = Keyed(Echo(), "k"), threading.Event(), threading.Event()
+    budget: Any = Echo()
+    meter: Keyed[Any] = Keyed(budget, "k")
+    taken, free = threading.Event(), threading.Event()
 
     def midst() -> None:
         with meter._lock:

@@ -398,7 +398,7 @@ MUTATIONS = [
     ),
     Without(
         "the last stop ends the run",
-        {"last-stop-ends-run": "if self._rule(released):"},
+        {"last-stop-ends-run": "ends = self._rule(released)"},
         last_stop_ends,
     ),
     Without(

@@ -22,6 +22,7 @@ from tightbudget.promises.chain import Head
 from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
 from tightbudget.promises.charging import BaseHold, Payer
 from tightbudget.promises.pricing import Stored, content_of
+from tightbudget.promises.secret import opens
 from tightbudget.promises.text import check_encodable, printable, storable_cell
 from tightbudget.promises.values import (
     BlockTerms,
@@ -259,6 +260,9 @@ class RemoteBudget(Payer["RemoteHold"]):
     ) -> RemoteHold:
         return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
 
+    def _hold(self, key: str, token: str | None) -> RemoteHold:
+        return self._ledger.hold(key, token=token)
+
     def what_if(self, guarantee: Guarantee) -> Preview:
         return self._asked(Preview.from_dict, guarantee, 1)
 
@@ -347,6 +351,9 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
         wire = self._ledger._wire
         return RemoteHold(wire, wire.post("blocks/reserve", asked, ReservationView.from_dict), None)
 
+    def _hold(self, key: str, token: str | None) -> RemoteHold:
+        return self._ledger.hold(key, token=token)
+
     def what_if(self, guarantee: Guarantee) -> Preview:
         asked = {**self._said, "guarantee": content_of(guarantee)}
         return self._ledger._wire.post("blocks/what-if", asked, Preview.from_dict, Retry.READING)
@@ -381,6 +388,12 @@ class RemoteHold(BaseHold[ReservationView]):
             assert known is not None, "a reservation says what it is for"
             self._is = dataclasses.replace(self._is, guarantee=known)
         return known
+
+    def _is_started_with(self, token: str) -> bool:
+        # the history has the digest of the token, which no answer about a reservation has
+        wanted = {"key": self.key, "kind": "started", "after": 0, "limit": 1}
+        events, _ = self._wire.get("events", wanted, _events)
+        return bool(events) and opens(token, events[0].details.get("token_sha256"))
 
     def start(self) -> None:
         self._is = self._wire.post(

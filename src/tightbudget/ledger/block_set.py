@@ -11,7 +11,7 @@ from tightbudget.ledger.acts import answers
 from tightbudget.ledger.acts.requests import Request
 from tightbudget.ledger.budget import LedgerBudget, preview_of, statement_of
 from tightbudget.ledger.chosen_blocks import Chosen
-from tightbudget.ledger.hold import LedgerHold, reserve
+from tightbudget.ledger.hold import LedgerHold, found, reserve
 from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.numerics.validate import refuse
@@ -111,6 +111,9 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         by: str | None = None,
     ) -> LedgerHold:
         return reserve(self._session, key, self._request(guarantee, also, interactive, by), by)
+
+    def _hold(self, key: str, token: str | None) -> LedgerHold:
+        return found(self._session, key, token)
 
     def what_if(self, guarantee: Guarantee, *, by: str | None = None) -> Preview:
         request = self._request(guarantee, (), False, by)

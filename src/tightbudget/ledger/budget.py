@@ -12,7 +12,7 @@ from tightbudget.ledger.acts import answers, budget_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.balance_history import balance_history
 from tightbudget.ledger.history import History
-from tightbudget.ledger.hold import LedgerHold, open_in, reserve
+from tightbudget.ledger.hold import LedgerHold, found, open_in, reserve
 from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.rows.budget_rows import Balance
 from tightbudget.ledger.session import LedgerSession, why
@@ -75,6 +75,9 @@ class LedgerBudget(Payer[LedgerHold]):
     ) -> LedgerHold:
         payers = self._session.payers((self._name, *also))
         return reserve(self._session, key, Request.of(guarantee, payers, bool(interactive)), by)
+
+    def _hold(self, key: str, token: str | None) -> LedgerHold:
+        return found(self._session, key, token)
 
     def what_if(self, guarantee: Guarantee) -> Preview:
         request = Request.of(guarantee, (self._name,), False)

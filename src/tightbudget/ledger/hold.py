@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tightbudget.errors import BudgetExceeded
+from tightbudget.errors import BudgetExceeded, SettlementError
 from tightbudget.ledger.acts import run_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.rows import event_rows, run_rows
@@ -13,10 +13,10 @@ from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 from tightbudget.promises.charging import BaseHold
 from tightbudget.promises.pricing import Stored
-from tightbudget.promises.secret import new_secret
+from tightbudget.promises.secret import new_secret, opens
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable, storable_cell
-from tightbudget.promises.values import Event, OpenHold, ReservationView
+from tightbudget.promises.values import Event, OpenHold, ReservationView, token_text
 
 
 class LedgerHold(BaseHold[Reservation]):
@@ -80,6 +80,9 @@ class LedgerHold(BaseHold[Reservation]):
         assert entry is not None, "a reservation has the numbers of its own events"
         return Event.of(entry)
 
+    def _is_started_with(self, token: str) -> bool:
+        return opens(token, self._is.token)
+
     def start(self, *, by: str | None = None) -> None:
         token, who = new_secret(), self._session.who(by)  # guard: token-is-secret
         self._is = self._session.write(
@@ -119,6 +122,23 @@ def reserve(session: LedgerSession, key: str, request: Request, by: str | None) 
     known, who = session.keyed(key), session.who(by)
     found = session.write(lambda act: run_acts.reserve(act, key=known, request=request, why=who))
     return LedgerHold(session, granted(found), None)
+
+
+def found(session: LedgerSession, key: str, token: str | int | None) -> LedgerHold:
+    """Reads the reservation of a key.
+
+    Raises:
+        SettlementError: there is none.
+        BudgetExceeded: it was refused.
+        ParameterError: the token is neither a text nor a number.
+    """
+    known, shown = session.keyed(key), token_text(token)
+    with session.read() as connection:
+        reservation = run_rows.reservation(connection, known)
+        if reservation is None:
+            raise SettlementError(f"there is no reservation {key!r}")
+        answer = run_acts.refusal_of(connection, reservation) or reservation
+    return LedgerHold(session, granted(answer), shown)
 
 
 def open_in(session: LedgerSession, seen: Seen | None) -> tuple[LedgerHold, ...]:

@@ -30,7 +30,7 @@ from tightbudget.ledger.block_set import Blocks
 from tightbudget.ledger.budget import LedgerBudget, statement_of
 from tightbudget.ledger.copy import copy
 from tightbudget.ledger.history import History
-from tightbudget.ledger.hold import LedgerHold, granted, listed, open_in, reserve
+from tightbudget.ledger.hold import LedgerHold, found, listed, open_in, reserve
 from tightbudget.ledger.rows import budget_rows, run_rows, selection
 from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.ledger.store.store import Store
@@ -42,7 +42,7 @@ from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable
 from tightbudget.promises.units import NOTHING
-from tightbudget.promises.values import OpenHold, Statement, statements_table, token_text
+from tightbudget.promises.values import OpenHold, Statement, statements_table
 
 
 class Ledger(History):
@@ -330,13 +330,7 @@ class Ledger(History):
             BudgetExceeded: it was refused.
             ParameterError: the token is neither a text nor a number.
         """
-        known, shown = self.session.keyed(key), token_text(token)
-        with self.session.read() as connection:
-            found = run_rows.reservation(connection, known)
-            if found is None:
-                raise SettlementError(f"there is no reservation {key!r}")
-            answer = run_acts.refusal_of(connection, found) or found
-        return LedgerHold(self.session, granted(answer), shown)
+        return found(self.session, key, token)
 
     def holds(self) -> tuple[LedgerHold, ...]:
         """Returns all reservations that are not ended, with the guarantees of each."""

@@ -15,10 +15,10 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.block_names import BlockNames, Values
-from tightbudget.promises.charging import Keyed
+from tightbudget.promises.charging import BaseHold, Keyed
 from tightbudget.promises.values import BlockTerms, Preview, Statement, statements_table
 
-H = TypeVar("H")
+H = TypeVar("H", bound="BaseHold[Any]")
 Range = TypeVar("Range", bound="BaseBlockRange[Any]")
 
 
@@ -175,6 +175,10 @@ class BaseBlockRange(ABC, Generic[H]):
             ParameterError: the guarantee is refused.
             SettlementError: a budget is closed.
         """
+
+    @abstractmethod
+    def _hold(self, key: str, token: str | None) -> H:
+        """Returns the reservation of this key in the ledger; see :meth:`Ledger.hold`."""
 
     def keyed(self, key: str) -> Keyed[H]:
         """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""

@@ -16,12 +16,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from tightbudget import notebook
-from tightbudget.errors import BudgetExceeded, TightBudgetError
+from tightbudget.errors import (
+    BudgetExceeded,
+    FencingError,
+    KeyConflictError,
+    SettlementError,
+    TightBudgetError,
+)
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
-from tightbudget.output_dp.guarantee import Cell
+from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.pricing import Stored, content_of
+from tightbudget.promises.secret import new_secret
+from tightbudget.promises.text import printable
 from tightbudget.promises.values import (
     Event,
     Preview,
@@ -29,9 +37,12 @@ from tightbudget.promises.values import (
     Statement,
 )
 
-H = TypeVar("H")
-H_co = TypeVar("H_co", covariant=True)
+H = TypeVar("H", bound="BaseHold[Any]")
+H_co = TypeVar("H_co", bound="BaseHold[Any]", covariant=True)
 R = TypeVar("R")
+
+# cells of claims, which stand in ledgers
+_GOES_ON, _ENDS = "goes on", "ends"
 
 
 class Paying(Protocol[H_co]):
@@ -43,6 +54,9 @@ class Paying(Protocol[H_co]):
 
     def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H_co:
         """Holds the worst-case price of a mechanism under a key."""
+
+    def _hold(self, key: str, token: str | None) -> H_co:
+        """Returns the reservation of this key in the ledger; see :meth:`Ledger.hold`."""
 
 
 class Payer(ABC, Generic[H]):
@@ -107,6 +121,10 @@ class Payer(ABC, Generic[H]):
     @abstractmethod
     def history(self) -> Iterator[Event]:
         """Reads the events of this budget, oldest first."""
+
+    @abstractmethod
+    def _hold(self, key: str, token: str | None) -> H:
+        """Returns the reservation of this key in the ledger; see :meth:`Ledger.hold`."""
 
     def keyed(self, key: str) -> Keyed[H]:
         """Returns a meter for a mechanism that knows no keys: runs are key, key#2, key#3, ..."""
@@ -190,8 +208,7 @@ class Keyed(Generic[H]):
             # the thread that held the lock when this process was forked is not here to free it
             self._lock, self._process = threading.RLock(), os.getpid()
         with self._lock:  # guard: one-key-a-run
-            number = self._answered + 1
-            key = self._key if number == 1 else f"{self._key}#{number}"
+            number, key = self._answered + 1, self.next_key
             try:
                 hold = self._budget.reserve(key, guarantee, interactive=interactive)
             except BudgetExceeded:
@@ -199,6 +216,90 @@ class Keyed(Generic[H]):
                 raise
             self._answered = number
             return hold
+
+    @property
+    def next_key(self) -> str:
+        """The key of the next run."""
+        return self._key if self._answered == 0 else f"{self._key}#{self._answered + 1}"
+
+    def taken_over(self, token: str) -> H:
+        """Returns the run of the next key, which another process has started with this token.
+
+        Raises:
+            SettlementError: there is none, or it is not started, or is over.
+            FencingError: it was started with another token.
+        """
+        key = self.next_key
+        hold = self._budget._hold(key, token)
+        if hold.state is not State.STARTED:
+            raise SettlementError(
+                f"a run goes on between its start and its end, and {key!r} is {hold.state.value}"
+                + ("" if hold.cell is None else f" with cell {hold.cell!r}")
+            )
+        if not hold._is_started_with(token):  # guard: only-own-token-goes-on
+            raise FencingError(f"{key!r} goes on with the token of its start, got another")
+        return hold
+
+    def places(self, key: str) -> Places[H]:
+        """Returns the places that the run of this key has come to, as its ledger has them."""
+        return Places(self._budget, key)
+
+
+class Places(Generic[H]):
+    """The places that a run has come to, written down so that another process may go on with it.
+
+    The places of a run are public and have an order; for a training that may stop early they are
+    its stops. Before a process goes on after a place, or ends the run there, it claims the place.
+    A claim is a reservation at no price, under a key of its own.
+
+    Guarantee: of all claims of a place to go on, one is granted, to one process; and none, once the
+    run was ended there. So what runs after a place runs in one process at most, and only once.
+
+    Args:
+        budget: the budget, or the range of blocks, that pays for the run.
+        key: the key of the run.
+    """
+
+    def __init__(self, budget: Paying[H], key: str) -> None:
+        self._budget, self._key = budget, key
+
+    def key_after(self, place: int) -> str:
+        """Returns the key under which the ledger has the claim of a place.
+
+        Raises:
+            ParameterError: it is too long.
+        """
+        return printable(key=f"{self._key} after {place}")
+
+    def claim(self, place: int, *, goes_on: bool) -> bool:
+        """Claims a place of the run, and says whether the claim is granted.
+
+        Args:
+            place: the place.
+            goes_on: whether the process goes on there, or ends the run. Any number of processes
+                may end it at one place.
+
+        Raises:
+            LedgerError: the answer was lost, or the ledger cannot be read.
+        """
+        # Two claims to go on ask for two things under one key, and the second is refused: also that
+        # of a process which an image of its memory has brought back.
+        cell = (_GOES_ON, new_secret()) if goes_on else (_ENDS,)  # guard: one-goes-on
+        try:
+            hold = self._budget.reserve(self.key_after(place), OutputDP({cell: 0}))
+        except KeyConflictError:
+            return False  # guard: claimed-once
+        if hold.state is State.RESERVED:
+            hold.void()  # it holds nothing; its key stays used
+        return True
+
+    def ended_at(self, place: int) -> bool:
+        """Says whether a place that was claimed is where the run was ended."""
+        hold = self._budget._hold(self.key_after(place), None)
+        if hold.state is State.RESERVED:  # its process has died before it could free it
+            hold.void()
+        guarantee = hold.guarantee
+        return isinstance(guarantee, OutputDP) and (_ENDS,) in guarantee.cells
 
 
 class BaseHold(ABC, Generic[R]):
@@ -225,6 +326,10 @@ class BaseHold(ABC, Generic[R]):
     @abstractmethod
     def guarantee(self) -> Stored:
         """The guarantee that was reserved for, as the ledger has stored it."""
+
+    @abstractmethod
+    def _is_started_with(self, token: str) -> bool:
+        """Says whether the run was started with this token."""
 
     @abstractmethod
     def start(self) -> None:

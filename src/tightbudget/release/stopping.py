@@ -12,20 +12,26 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tightbudget.accounting.schedule import StoppingSchedule
-from tightbudget.errors import ParameterError, SettlementError
+from tightbudget.errors import FencingError, ParameterError, ReleaseError, SettlementError
 from tightbudget.mechanisms.composition import Composition, Mechanism
 from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.output_dp.amount import Amount
+from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.promises.chain import canonical, digest
+from tightbudget.promises.charging import BaseHold, Keyed, Places
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
 
 T = TypeVar("T")
+
+_VERSION = 1  # of the state of a callback
 
 
 class StoppingCallback(Uncopied, Generic[T]):
@@ -36,10 +42,20 @@ class StoppingCallback(Uncopied, Generic[T]):
     If an exception leaves the block, or the loop ends between two stops, it charges the worst-case
     stop.
 
+    With ``resumable=True`` the worst-case stop stays held in these cases, and after a crash:
+    another process goes on with the run (:meth:`state_dict`, :meth:`load_state_dict`) or settles it
+    without more training (:meth:`end`). Steps that had begun when a process ended count as run,
+    whether or not a checkpoint has their outputs. So a run that goes on begins behind the next
+    stop: it has one stop less for each process that died, however old its checkpoint is.
+
     Guarantee: the meter pays for the outputs of the run and for the choice of the stop, if the
     steps between stops are those of the schedule and the rule sees only released outputs (see
     :mod:`tightbudget.release.stopping`). :meth:`step` refuses steps that are not the schedule's.
-    Source: Hartmann et al. 2022, Algorithm 3.
+    Of a resumable run, the outputs of all its processes are paid for, also of those that were lost
+    or shown, and the choice of when a process died, if each process draws new noise and new
+    batches.
+    Source: Hartmann et al. 2022, Algorithm 3; proofs/stopping.v, where the steps between two stops
+    may be chosen after seeing all outputs before.
 
     Args:
         schedule: the prices of the stops; see :func:`tightbudget.early_stopping`.
@@ -48,9 +64,12 @@ class StoppingCallback(Uncopied, Generic[T]):
         rule: from the outputs that :meth:`should_stop` is given to whether to stop.
         interactive: whether, before the run ends, anybody but the rule sees its outputs, or the
             rule sees anything but its outputs. If not, several runs may be open on one meter.
+        resumable: whether another process may go on with the run. The meter is then a budget of a
+            ledger with a key. The ledger writes two events for each stop.
 
     Raises:
-        ParameterError: the schedule is no StoppingSchedule, or the rule is no function.
+        ParameterError: the schedule is no StoppingSchedule, the rule is no function, or the meter
+            of a resumable run is no budget of a ledger with a key.
     """
 
     def __init__(
@@ -60,6 +79,7 @@ class StoppingCallback(Uncopied, Generic[T]):
         rule: Callable[[T], bool],
         *,
         interactive: bool = True,
+        resumable: bool = False,
     ) -> None:
         if not isinstance(schedule, StoppingSchedule):
             raise refuse("schedule", "be a StoppingSchedule", schedule)
@@ -75,6 +95,7 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._passed = 0  # the stops at which the rule has said no
         self._left = Counter(dict(schedule.blocks[0].parts))  # what may run before the next one
         self._counted = False  # whether the loop tells its steps
+        self._kept = _Kept(meter, schedule) if resumable else None
 
     def __enter__(self) -> StoppingCallback[T]:
         """Reserves the worst-case stop, and starts the run.
@@ -82,10 +103,16 @@ class StoppingCallback(Uncopied, Generic[T]):
         Raises:
             BudgetError: the worst-case stop does not fit; nothing was charged.
             SettlementError: the callback was entered before, or another interactive mechanism is
-                open on the meter.
+                open on the meter; a state was loaded, and its run is over.
+            FencingError: a state was loaded whose token is not that of its run.
         """
         if self._run is not None:
             raise SettlementError("a run is paid for once: another one needs a callback of its own")
+        if self._kept is not None:
+            self._run = self._kept.begin(self._interactive)
+            self._open = self._run if self._run.cell is None else None
+            self._behind(self._kept.passed)
+            return self
         guarantee = self._schedule.guarantee()
         self._run = self._open = self._paid.enter_context(
             started(self._meter, guarantee, None, interactive=self._interactive)
@@ -101,9 +128,14 @@ class StoppingCallback(Uncopied, Generic[T]):
         """Ends the run and charges its stop.
 
         Raises:
-            ReleaseError: the run ended between two stops; the worst-case stop is charged.
+            ReleaseError: the run ended between two stops; the worst-case stop is charged. Of a
+                resumable run, it stays held.
         """
         self._open = None
+        if self._kept is not None:
+            if error is None:
+                self._settle(self._kept)
+            return
         self._paid.__exit__(kind, error, trace)  # guard: failure-costs-worst-stop
 
     def should_stop(self, steps: int, released: T) -> bool:
@@ -119,6 +151,8 @@ class StoppingCallback(Uncopied, Generic[T]):
             ParameterError: a stop was skipped, or the steps did not grow.
             SettlementError: the steps that the loop has told are not all those of the schedule
                 up to this stop; or no run is open.
+            FencingError: another process goes on with the run; nothing is settled by this one.
+            LedgerError: the ledger of a resumable run does not answer.
         """
         (run, due), k = self._next(), positive_count(steps=steps)
         if not self._asked < k <= due:  # guard: no-stop-skipped
@@ -128,11 +162,16 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._asked = k
         if k < due:
             return False
-        if k == self._schedule.stops[-1] or self._rule(released):  # guard: last-stop-ends-run
+        ends = k == self._schedule.stops[-1] or self._rule(released)  # guard: last-stop-ends-run
+        if self._kept is not None and not self._kept.claim(k, goes_on=not ends):
+            self._open = None
+            raise FencingError(
+                f"another process goes on with this run after stop {k}: nothing is settled here"
+            )
+        if ends:
             run.cell, self._open = k, None  # guard: price-of-this-stop
             return True
-        self._passed += 1
-        self._left = Counter(dict(self._schedule.blocks[self._passed].parts))
+        self._behind(self._passed + 1)
         return False
 
     def step(self, mechanism: Mechanism) -> None:
@@ -155,6 +194,69 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._counted = True
 
     @property
+    def over(self) -> bool:
+        """True once the run has ended: with a stop, or before a process that loaded its state."""
+        return self._run is not None and self._open is None
+
+    @property
+    def next_stop(self) -> int:
+        """The number of steps at the next stop, with those that were lost.
+
+        Raises:
+            SettlementError: no run is open.
+        """
+        return self._next()[1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what another process needs to go on with a resumable run, as plain JSON values.
+
+        It is the same from the start of the run to its end: save it once, before the first step, or
+        with each checkpoint. It holds the token of the run, a secret: who has it may settle the
+        run.
+
+        Raises:
+            SettlementError: the run has not begun, or is not resumable.
+        """
+        if self._kept is None:
+            raise _not_resumable()
+        return self._kept.state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over the run of a process that is no more, before the callback is entered.
+
+        The ledger is asked when the callback is entered.
+
+        Args:
+            state: what :meth:`state_dict` has returned there.
+
+        Raises:
+            ParameterError: it is no such state, or that of another key or another schedule.
+            SettlementError: the callback was entered before, or is not resumable.
+        """
+        if self._kept is None:
+            raise _not_resumable()
+        if self._run is not None:
+            raise SettlementError("a state is loaded before the callback is entered")
+        self._kept.load(state)
+
+    def end(self) -> Receipt:
+        """Settles a run whose state was loaded, without more training, in place of entering it.
+
+        The run is charged the stop that the steps lead to which had begun.
+
+        Raises:
+            SettlementError: no state was loaded, the callback was entered, or the run is over.
+            FencingError: the token of the state is not that of its run.
+        """
+        if self._kept is None:
+            raise _not_resumable()
+        if self._run is not None:
+            raise SettlementError("a run is ended without training before the callback is entered")
+        self._run = self._kept.take_over(self._interactive, goes_on=False)
+        self._settle(self._kept)
+        return self.receipt
+
+    @property
     def receipt(self) -> Receipt:
         """The receipt of the run: the amounts held, charged and returned.
 
@@ -164,6 +266,30 @@ class StoppingCallback(Uncopied, Generic[T]):
         if self._run is None:
             raise SettlementError("the run has not begun")
         return self._run.released(None).receipt
+
+    def _behind(self, passed: int) -> None:
+        """Lets the steps run that come after so many stops."""
+        self._passed = passed
+        self._left = Counter(dict(self._schedule.blocks[passed].parts))
+        if passed:
+            self._asked = max(self._asked, self._schedule.stops[passed - 1])
+
+    def _settle(self, kept: _Kept) -> None:
+        """Charges the stop at which a resumable run has ended.
+
+        Raises:
+            ReleaseError: the run ended between two stops.
+            SettlementError: this process is a fork of the one that opened the run.
+        """
+        if os.getpid() != self._process:
+            raise SettlementError("a run is settled by the process that has started it")
+        assert self._run is not None, "the callback was entered"
+        if self._run.cell is None:
+            raise ReleaseError(
+                "the loop has ended between two stops: the worst-case stop stays held until a "
+                "process goes on with the run, ends it (end()), or forfeits it"
+            )
+        self._run.charged = kept.settle(self._run.cell)
 
     def _next(self) -> tuple[Started, int]:
         """Returns the open run and its next stop.
@@ -183,3 +309,120 @@ class StoppingCallback(Uncopied, Generic[T]):
     def _still(self) -> Composition:
         """Returns the steps that have still to run before the next stop."""
         return Composition(tuple(self._left.items()))
+
+
+def _not_resumable() -> SettlementError:
+    """Makes the refusal of a state where the callback keeps none."""
+    return SettlementError("a run has a state if its callback was made with resumable=True")
+
+
+class _Kept:
+    """A run of a schedule as its ledger keeps it, so that another process may go on with it.
+
+    Args:
+        meter: the budget that pays, with a key.
+        schedule: the prices of the stops.
+
+    Attributes:
+        passed: the number of stops that are behind when the run begins in this process.
+    """
+
+    def __init__(self, meter: Meter, schedule: StoppingSchedule) -> None:
+        if not isinstance(meter, Keyed):
+            raise ParameterError(
+                'meter must be a budget of a ledger with a key, say budget.keyed("A7"), for a '
+                f"resumable run, got a {type(meter).__name__}"
+            )
+        self._meter: Keyed[BaseHold[Any]] = meter
+        self._schedule = schedule
+        declared = [block.to_dict() for block in schedule.blocks]
+        # without the prices, which the ledger has: their last digits differ between machines
+        self._digest = digest(canonical([schedule.stops, declared]))
+        self._hold: BaseHold[Any] | None = None
+        self._places: Places[BaseHold[Any]] | None = None
+        self._token: str | None = None  # that of a state which was loaded
+        self.passed = 0
+
+    def begin(self, interactive: bool) -> Started:
+        """Starts the run, or goes on with the one whose state was loaded."""
+        if self._token is not None:
+            return self.take_over(interactive, goes_on=True)
+        places = self._meter.places(self._meter.next_key)
+        places.key_after(self._schedule.stops[-1])  # refused here, and not after some training
+        hold = self._meter.reserve(self._schedule.guarantee(), interactive=interactive)
+        hold.start()
+        self._hold, self._places = hold, places
+        return Started(None, hold.charge)
+
+    def take_over(self, interactive: bool, *, goes_on: bool) -> Started:
+        """Takes over the run whose state was loaded: it goes on behind all steps that had begun.
+
+        Args:
+            interactive: as when the run was reserved.
+            goes_on: whether steps are to run; else the run ends where its last steps lead to.
+        """
+        if self._token is None:
+            raise SettlementError("load_state_dict comes first: there is no run to end")
+        hold = self._meter.taken_over(self._token)
+        if hold.interactive != interactive:
+            raise ParameterError(
+                f"interactive must be {hold.interactive}, as when {hold.key!r} was reserved, got "
+                f"{interactive}"
+            )
+        run, stops = Started(None, hold.charge), self._schedule.stops
+        self._hold, self._places = hold, self._meter.places(hold.key)
+        run.cell = stops[-1]  # guard: begun-steps-count
+        for passed, stop in enumerate(stops[:-1]):
+            claimed = self._places.claim(stop, goes_on=goes_on)
+            if claimed and goes_on:
+                run.cell, self.passed = None, passed + 1
+                return run
+            if claimed or self._places.ended_at(stop):  # guard: ended-run-stays-ended
+                run.cell, self.passed = stop, passed
+                return run
+        self.passed = len(stops) - 1
+        return run
+
+    def claim(self, stop: int, *, goes_on: bool) -> bool:
+        """Claims a stop, unless it is the last one: nothing comes after it that could be begun."""
+        assert self._places is not None, "the run has begun"
+        return stop == self._schedule.stops[-1] or self._places.claim(stop, goes_on=goes_on)
+
+    def settle(self, stop: Cell) -> Amount:
+        """Charges a stop."""
+        assert self._hold is not None, "the run has begun"
+        return self._hold.settle(stop)
+
+    def state(self) -> dict[str, Any]:
+        """Returns the state of the run."""
+        if self._hold is None:
+            raise SettlementError("the run has not begun: save its state after it has")
+        return {
+            "tightbudget": _VERSION,
+            "key": self._hold.key,
+            "token": self._hold.token,
+            "schedule": self._digest,
+        }
+
+    def load(self, state: object) -> None:
+        """Takes a state; refuses that of another run by what differs."""
+        if not isinstance(state, Mapping) or {*state} != {
+            "tightbudget",
+            "key",
+            "token",
+            "schedule",
+        }:
+            # not the state itself, which may hold a token
+            raise ParameterError("state must be what state_dict() of a StoppingCallback returned")
+        if state["tightbudget"] != _VERSION:
+            raise refuse("the state's version", f"be {_VERSION}", state["tightbudget"])
+        if state["key"] != self._meter.next_key:
+            raise refuse("the state's key", f"be {self._meter.next_key!r}", state["key"])
+        if state["schedule"] != self._digest:
+            raise ParameterError(
+                "schedule must have the stops and the steps of the run that the state is of: keep "
+                "their parameters with the checkpoint, since a search for them may find others"
+            )
+        if not isinstance(state["token"], str):
+            raise ParameterError("the state's token must be a text")
+        self._token = state["token"]

@@ -55,7 +55,7 @@ def start(act: Act, *, key: str, token: str, why: Why) -> Reservation:
     """
     hold = act.known(key)
     if hold.state != ReservationState.RESERVED:  # guard: started-once
-        raise SettlementError(f"a hold is started once, and {key!r} is {hold}")
+        raise SettlementError(f"a hold is started once, and {key!r} is {hold}{_ways(hold)}")
     said = {"token_sha256": digest(token), **why}  # guard: token-digest-in-history
     lines = [(charge.name, NOTHING) for charge in hold.charges]
     number = act.log_each(EventKind.STARTED, lines, key=key, details=said)
@@ -140,6 +140,16 @@ def _free(act: Act, kind: EventKind, *, key: str, why: Why) -> Reservation:
     if plans:
         act.use(plans, {step: -runs for step, runs in runs_of(hold.guarantee).items()})
     return act.end(kind, hold, {charge.name: NOTHING for charge in hold.charges}, details=why)
+
+
+def _ways(hold: Reservation) -> str:
+    """Says how a run that was started can end, where another start of it is refused."""
+    if hold.state != ReservationState.STARTED:
+        return ""
+    return (
+        f": with the token of that start, ledger.hold({hold.key!r}, token=...) settles it; without "
+        f"the token, ledger.hold({hold.key!r}).forfeit() charges its worst case"
+    )
 
 
 def _opened(act: Act, request: Request, payers: Sequence[Balance]) -> Sequence[Balance]:
