@@ -509,6 +509,7 @@ def test_the_noise_that_is_stated_is_the_noise_that_is_added(case: Case) -> None
     if still.noise is None:
         assert still.std is None
         return
+    assert still.noisy_rows is None
     for (_, before), (_, after) in zip(_numbers(still.value), _numbers(moved.value), strict=True):
         assert after - before == 3 * still.noise.step
     assert noise.scales == {still.noise.scale}

@@ -35,6 +35,8 @@ class TableAnswer(Generic[V]):
         cell: the output cell of the answer, which decides its price.
         receipt: the amounts held, charged and returned.
         error: what is known of how far the numbers of the value are off; None where nothing is.
+        noisy_rows: the number of rows behind each number of a mean or a variance, from the noisy
+            sums that it was divided from; None for other answers.
         key: the key of the run in a ledger; None where another meter pays.
     """
 
@@ -43,6 +45,7 @@ class TableAnswer(Generic[V]):
     cell: Cell
     receipt: Receipt
     error: ErrorLaw | None = None
+    noisy_rows: tuple[float, ...] | None = None
     key: str | None = None
 
     @property
@@ -100,7 +103,7 @@ class TableAnswer(Generic[V]):
         numbers = [number for _, number in _numbers(self.value)]
         if self.error is None:
             return [None] * len(numbers)
-        return self.error.intervals(numbers, confidence)
+        return self.error.intervals(numbers, confidence, self.noisy_rows)
 
     def frame(self, confidence: float = CONFIDENCE) -> Any:
         """Returns a pandas frame with a row for each number of the value.

@@ -7,7 +7,7 @@ seen a row, so that what it says costs nothing and tells nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -28,6 +28,10 @@ CONFIDENCE = 0.95
 # Doubles compute the half width below to a few units in their last place, 2^-52 of it each. The
 # slack is over a hundred times as much, and less than a point up to a half width of 2^40 points.
 _SLACK = 1 + 2.0**-40
+# The noisy number of rows is a quotient of doubles, off by a few units in its last place; a mean or
+# a variance by a few units of 8 times the ends of its range, or less, if its half width is within
+# the range.
+_QUOTIENT_SLACK, _ARITHMETIC = 1 + Fraction(1, 2**40), Fraction(1, 2**40)
 # From this sigma on, the variance of discrete Gaussian noise is sigma^2 as a double: Poisson's
 # summation leaves a relative difference below 16 pi^2 sigma^2 exp(-2 pi^2 sigma^2) < 1e-130.
 _SMOOTH = 4.0
@@ -53,6 +57,14 @@ class ErrorLaw:
         """
         return None
 
+    def half_width_times_rows(self, confidence: float = CONFIDENCE) -> float | None:
+        """Returns what the half width of a mean or a variance is, times its number of rows.
+
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+        """
+        return None
+
     def rank_error(self, confidence: float = CONFIDENCE) -> int | None:
         """Returns by how many rows all answers miss their quantiles, with this confidence.
 
@@ -61,8 +73,15 @@ class ErrorLaw:
         """
         return None
 
-    def intervals(self, numbers: Iterable[Any], confidence: float) -> list[Pair | None]:
+    def intervals(
+        self, numbers: Sequence[Any], confidence: float, noisy_rows: Sequence[float] | None = None
+    ) -> list[Pair | None]:
         """Returns an interval around each released number; None where there is none.
+
+        Args:
+            numbers: the released numbers.
+            confidence: in (0, 1), of each interval by itself.
+            noisy_rows: the noisy number of rows behind each number, from the same noise.
 
         Raises:
             ParameterError: confidence is not in (0, 1).
@@ -101,8 +120,11 @@ class NoiseLaw(ErrorLaw):
         squares = sum(n * n * weight for n, weight in enumerate(weights, start=1))
         return self.step * math.sqrt(2 * squares / (1 + 2 * sum(weights)))
 
-    def half_width(self, confidence: float = CONFIDENCE) -> float:
+    def half_width(self, confidence: float = CONFIDENCE, numbers: int = 1) -> float:
         """Returns a length that noise and rounding exceed with probability 1 - confidence at most.
+
+        Of several numbers, none exceeds it with this confidence: the probability to miss is shared
+        out among them, whether their noise is independent or not.
 
         Guarantee: it is at most two points more than the least such length of the noise, plus
         ``rounding``; a relative 2^-40 is added for the arithmetic of doubles.
@@ -116,7 +138,10 @@ class NoiseLaw(ErrorLaw):
         hit = open_probability(confidence=confidence)
         # A double means the decimal that it prints as, so that 0.95 misses 0.05. Of a number near 1
         # the complement is taken exactly, and of one near 0 the complement is never taken.
-        miss = nearest(1 - exact(confidence=hit))
+        share = (1 - exact(confidence=hit)) / numbers  # guard: union-of-numbers
+        miss = nearest(share)
+        if numbers > 1:
+            hit = nearest(1 - share)
         if self.kind == "laplace":
             # P(|noise| > t) = 2 a^(t + 1) / (1 + a) with a = e^(-1 / scale)
             logs = -math.log1p(math.expm1(-1 / self.scale) / 2)  # of 2 / (1 + a)
@@ -130,6 +155,85 @@ class NoiseLaw(ErrorLaw):
         whole = max(0, math.ceil(points))
         # The step is a power of two, so that the product is exact; the sum may be rounded down.
         return next_up(whole * self.step + self.rounding) if self.rounding else whole * self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotientLaw(ErrorLaw):
+    """The error of a mean or a variance: noisy sums that were divided by their noisy total.
+
+    The sums of a column's parts add up to the number n of rows, times the most that one row adds.
+    So the released sums tell a noisy number of rows m, and the error is at most h / m times a
+    constant, where h is a length that none of the noises exceeds.
+
+    Proof for a mean. In parts of the way from low to high, let t be the mean of n rows, and let
+    A = t n and B = (1 - t) n be the sums of the distances from both ends, with the noise x and y.
+    With m = n + x + y > 0 the noisy mean is s = (A + x) / m. As (1 - t) A = t B,
+
+        (s - t) m = (1 - t) (A + x) - t (B + y) = (1 - t) x - t y,
+
+    which is at most h from 0. Moving s to [0, 1], where t is, brings it no further from t. Without
+    rows this holds for every t, and so for the middle, which then stands for the mean.
+
+    Proof for a variance. Let C, D and A be the sums of t^2, 2 t (1 - t) and (1 - t)^2, with
+    noise. For all z the sum of (t - z)^2 is Q(z) = C (1 - z)^2 - D z (1 - z) + A z^2, and n v is
+    its least value on [0, 1], at the mean. The noisy variance w is the least value of its noisy
+    counterpart, divided by m = n + the sum of the noises. At the mean z of the rows,
+
+        (w - v) m <= the sum of the noises times (1 - z)^2 - v, -z (1 - z) - v and z^2 - v,
+
+    and at the place of w's least value, (w - v) m is at least such a sum. Its factors have
+    absolute values of together at most 5/4 for z in [0, 1] and v in [0, 1/4]: they are convex in
+    v, at v = 0 their sum is 1 - z + z^2, and at v = 1/4 it is 5/4 - z - z^2 up to z = 1/2, and
+    the same of 1 - z beyond. So |w - v| is at most 5/4 h / m. Without rows this holds for every v.
+
+    Attributes:
+        noise: the distribution of the noise on each sum, in the unit of the answer.
+        sums: how many sums there are.
+        factor: the constant: 1 for a mean, and 5/4 for a variance.
+        low: the least value that the answer can have.
+        high: the largest value that the answer can have.
+    """
+
+    noise: NoiseLaw
+    sums: int
+    factor: float
+    low: float
+    high: float
+
+    def half_width_times_rows(self, confidence: float = CONFIDENCE) -> float:
+        """Returns the half width for m noisy rows, times m.
+
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+        """
+        return next_up(self.factor * self.noise.half_width(confidence, self.sums))
+
+    def intervals(
+        self, numbers: Sequence[Any], confidence: float, noisy_rows: Sequence[float] | None = None
+    ) -> list[Pair | None]:
+        """Returns for each mean or variance the values that are near enough to it.
+
+        Guarantee: each interval by itself has the mean or variance of the rows that count, with at
+        least this probability. It is within low and high, and is all of that where the noise has
+        left no rows.
+
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+        """
+        width = Fraction(self.half_width_times_rows(confidence)) * _QUOTIENT_SLACK
+        if noisy_rows is None:
+            return [None] * len(numbers)
+        # of the doubles in which the released number was divided and moved into its range
+        arithmetic = Fraction(max(abs(self.low), abs(self.high))) * _ARITHMETIC
+        found = list[Pair | None]()
+        for number, rows in zip(numbers, noisy_rows, strict=True):
+            if not rows > 0:  # guard: no-rows-no-knowledge
+                found.append((self.low, self.high))
+                continue
+            half = width / Fraction(rows) + arithmetic
+            low = max(self.low, double_down(Fraction(number) - half))
+            found.append((low, min(self.high, double_up(Fraction(number) + half))))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

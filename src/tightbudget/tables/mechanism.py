@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -43,6 +43,8 @@ class Plan:
         scan: asks the rows, with the bounds on a unit, for a small vector.
         mechanism: answers from the vector.
         value: turns the answer of ``mechanism`` into the value that is released.
+        noisy_rows: turns the same answer into the noisy number of rows behind each number of the
+            value; None where it does not tell that. It is as public as the value.
         sensitivity: how far the vector moves with one unit (1-norm; 2-norm for Gaussian noise),
             in the unit of the answer; None where it is not one number.
         error: what is known beforehand of how far the numbers are off; None where nothing is.
@@ -51,6 +53,7 @@ class Plan:
     scan: Callable[[Contribution], Any]
     mechanism: MechanismOnData[Any, Any]
     value: Callable[[Any], Any] = lambda answer: answer
+    noisy_rows: Callable[[Any], tuple[float, ...]] | None = None
     sensitivity: float | None = None
     error: ErrorLaw | None = None
 
@@ -78,6 +81,20 @@ class Planned(Generic[V]):
     question: TableMechanism[V]
     table: Table
     plan: Plan
+
+    def with_noisy_rows(self) -> Planned[tuple[V, tuple[float, ...] | None]]:
+        """Returns the same question, whose value is the pair of its value and its noisy rows.
+
+        Both are made of the one answer of the plan's mechanism, so that the price and the guarantee
+        are the same.
+        """
+        value, rows = self.plan.value, self.plan.noisy_rows
+        both = replace(
+            self.plan,
+            value=lambda answer: (value(answer), None if rows is None else rows(answer)),
+        )
+        question: Any = self.question
+        return Planned(question=question, table=self.table, plan=both)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tightbudget import notebook
 from tightbudget.errors import ParameterError, TightBudgetError
@@ -73,6 +73,17 @@ class QuestionPreview:
         """
         return None if self.error is None else self.error.half_width(confidence)
 
+    def half_width_times_rows(self, confidence: float = CONFIDENCE) -> float | None:
+        """Returns what the half width of a mean or a variance is, times its rows; else None.
+
+        Guarantee: an answer from m noisy rows has an interval of at most this number, divided by
+        m, on both sides.
+
+        Raises:
+            ParameterError: the confidence is not in (0, 1).
+        """
+        return None if self.error is None else self.error.half_width_times_rows(confidence)
+
     def rank_error(self, confidence: float = CONFIDENCE) -> int | None:
         """Returns by how many rows quantiles may miss, with this confidence; else None.
 
@@ -92,6 +103,7 @@ class QuestionPreview:
             "sensitivity": self.sensitivity,
             "std": self.std,
             "half_width": self.half_width(),
+            "half_width_times_rows": self.half_width_times_rows(),
             "rank_error": self.rank_error(),
             "total": self.total.to_dict(),
             "fits": self.fits,
@@ -149,13 +161,19 @@ class SessionPreview:
         for asked in self.questions:
             least, most = asked.least.amount, asked.most.amount
             price = f"{most:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
-            numbers = (asked.sensitivity, asked.std, asked.half_width(), asked.rank_error())
+            times_rows = asked.half_width_times_rows()
+            width = (
+                _number(asked.half_width()) if times_rows is None else f"{times_rows:.6g} / rows"
+            )
             rows.append(
                 [
                     cut(asked.question, 60),
                     price,
                     f"{asked.most.delta:.6g}",
-                    *("" if number is None else f"{number:.6g}" for number in numbers),
+                    _number(asked.sensitivity),
+                    _number(asked.std),
+                    width,
+                    _number(asked.rank_error()),
                     f"{asked.total.amount:.6g}",
                     "fits" if asked.fits else "does not fit",
                 ]
@@ -331,13 +349,16 @@ class Session(Uncopied):
         _check_question(question)
         planned = question.planned(self.table)  # it may refuse, before the price is held
         key, meter = self._pays(question, planned.table)
-        done = question.release(planned, meter=meter, noise=self.noise)
+        run: Any = planned.with_noisy_rows()
+        done = question.release(run, meter=meter, noise=self.noise)
+        value, noisy_rows = cast(tuple[V, tuple[float, ...] | None], done.value)
         return TableAnswer(
             question=question,
-            value=done.value,
+            value=value,
             cell=done.cell,
             receipt=done.receipt,
             error=planned.plan.error,
+            noisy_rows=noisy_rows,
             key=key,
         )
 
@@ -370,6 +391,11 @@ class Session(Uncopied):
         asked = f"{self.name}/{text_of(question, table)}"
         key = f"{cut(asked, _LONGEST_KEY - 1 - len(fresh))} {fresh}"
         return key, self.meter.keyed(key)
+
+
+def _number(number: float | None) -> str:
+    """Writes a number with six digits; None is left out."""
+    return "" if number is None else f"{number:.6g}"
 
 
 def _check_question(question: Any) -> None:

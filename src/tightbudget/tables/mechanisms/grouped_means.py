@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tightbudget.numerics.validate import plain_numbers
 from tightbudget.tables.mechanism import NoisyVector, Plan
 from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered, InGroups
-from tightbudget.tables.mechanisms.mean import mean_of
+from tightbudget.tables.mechanisms.mean import error_of_mean, mean_of, rows_of
 from tightbudget.tables.mechanisms.rows import (
     both_ends,
 )
@@ -54,4 +54,10 @@ class GroupedMeans(Filtered[Found], ClippedColumn[Found], InGroups[Found], Noisy
                 key: mean_of(grid, *noisy[2 * i : 2 * i + 2].tolist()) for i, key in enumerate(keys)
             },
         )
-        return replace(plan, error=None)  # the noise of a quotient depends on the data
+        return replace(
+            plan,
+            noisy_rows=lambda noisy: tuple(
+                rows_of(grid, *noisy[2 * i : 2 * i + 2].tolist()) for i in range(len(keys))
+            ),
+            error=error_of_mean(grid, plan),
+        )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tightbudget.numerics.validate import plain_numbers
+from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw
 from tightbudget.tables.mechanism import NoisyVector, Plan
 from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
 from tightbudget.tables.mechanisms.rows import both_ends, whole_range
@@ -28,6 +29,10 @@ class Mean(Filtered[float], ClippedColumn[float], NoisyVector[float]):
     Guarantee: (epsilon, delta)-DP for tables of which one has all rows of one unit more; one
     cell, "value". A row adds (x - low, high - x) to (A, B), which is high - low in the 1-norm and
     at most that in the 2-norm, so a unit adds at most ``rows_per_unit`` (high - low) in both.
+
+    An answer of a session has an interval (:class:`QuotientLaw` has the proof): both sums are
+    released with noise, and they tell a noisy number of rows m. Where neither noise exceeds h, the
+    mean is off by at most h / m.
 
     With Laplace noise, the variance of A - B is half that of a sum of distances from the middle
     beside a count, at epsilon / 2 each: there a row moves each by its most, here their sum.
@@ -56,7 +61,23 @@ class Mean(Filtered[float], ClippedColumn[float], NoisyVector[float]):
             step=grid.step,
             value=lambda noisy: mean_of(grid, *noisy.tolist()),
         )
-        return replace(plan, error=None)  # the noise of a quotient depends on the data
+        return replace(
+            plan,
+            noisy_rows=lambda noisy: (rows_of(grid, *noisy.tolist()),),
+            error=error_of_mean(grid, plan),
+        )
+
+
+def error_of_mean(grid: OnGrid, plan: Plan) -> QuotientLaw:
+    """Returns what is known of a mean of values on a grid, from the noise on both of its sums."""
+    assert isinstance(plan.error, NoiseLaw)
+    low, high = grid.low * grid.step, grid.high * grid.step
+    return QuotientLaw(noise=plan.error, sums=2, factor=1.0, low=low, high=high)
+
+
+def rows_of(grid: OnGrid, from_low: Any, from_high: Any) -> float:
+    """Returns the number of rows from the sums of x - low and of x - high."""
+    return float((from_low - from_high) / (grid.high - grid.low))
 
 
 def mean_of(grid: OnGrid, from_low: Any, from_high: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tightbudget.numerics.validate import plain_numbers
+from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw
 from tightbudget.tables.mechanism import NoisyVector, Plan
 from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
 from tightbudget.tables.source import ONE, Contribution
@@ -22,7 +23,8 @@ class Variance(Filtered[float], ClippedColumn[float], NoisyVector[float]):
 
     With t = (x - low) / (high - low), one scan gives the sums of (1 - t)^2, 2 t (1 - t) and t^2,
     and each gets noise. They add up to the number of rows; the last is the sum of the squares of
-    t, and with half of the second it is the sum of t.
+    t, and with half of the second it is the sum of t. An answer of a session has an interval
+    (:class:`QuotientLaw` has the proof).
 
     Guarantee: (epsilon, delta)-DP for tables of which one has all rows of one unit more; one
     cell, "value". The three amounts of a row are at least 0 and add up to 1, so a row moves the
@@ -61,7 +63,13 @@ class Variance(Filtered[float], ClippedColumn[float], NoisyVector[float]):
             step=grid.step**2,
             value=lambda noisy: _variance(noisy.tolist()) * whole * grid.step**2,
         )
-        return replace(plan, error=None)  # the noise of a quotient depends on the data
+        assert isinstance(plan.error, NoiseLaw)
+        most = whole * grid.step**2 / 4
+        return replace(
+            plan,
+            noisy_rows=lambda noisy: (float(sum(noisy.tolist()) / whole),),
+            error=QuotientLaw(noise=plan.error, sums=3, factor=1.25, low=0.0, high=most),
+        )
 
 
 def _variance(sums: list[float]) -> float:
@@ -70,4 +78,5 @@ def _variance(sums: list[float]) -> float:
     if not rows > 0:
         return 1 / 8
     mean, squares = (sums[1] / 2 + sums[2]) / rows, sums[2] / rows
-    return min(max(squares - mean**2, 0.0), 1 / 4)
+    nearest = min(max(mean, 0.0), 1.0)  # a number in [0, 1] from which squares are least
+    return min(max(squares - mean**2 + (mean - nearest) ** 2, 0.0), 1 / 4)
