@@ -1271,3 +1271,11 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "tightbudget.adapters.dp_accounting")
     with pytest.raises(tb.errors.ExtraError, match=r"pip install 'tightbudget\[dp-accounting\]'"):
         importlib.import_module("tightbudget.adapters.dp_accounting")
+
+
+def test_the_repr_says_what_was_composed_and_an_epsilon() -> None:
+    accountant = TightPrivacyAccountant()
+    assert repr(accountant) == "<TightPrivacyAccountant: nothing yet>"
+    accountant.compose(events.GaussianDpEvent(20.0), 5)
+    said = repr(accountant)
+    assert said.startswith(f"<TightPrivacyAccountant: {accountant.composition!r}; epsilon is at ")

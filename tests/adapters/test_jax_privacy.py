@@ -751,3 +751,9 @@ def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         tb.errors.ExtraError, match=r"pip install jax-privacy.*pip install 'tightbudget"
     ):
         importlib.import_module("tightbudget.adapters.jax_privacy")
+
+
+def test_reprs_say_the_call_and_what_was_counted() -> None:
+    assert repr(adapter.TightTrainingAccountant(rtol=1e-3)) == "TightTrainingAccountant(rtol=0.001)"
+    made = adapter.TightAccountantConfig().create_accountant()
+    assert repr(made) == "<TightPrivacyAccountant: nothing yet>"

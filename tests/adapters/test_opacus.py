@@ -1266,3 +1266,21 @@ def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
+
+
+# -------------------------------------------------------------------------------- repr
+
+
+def test_the_repr_says_the_history_and_an_epsilon() -> None:
+    accountant = create_accountant("tight")
+    assert repr(accountant) == "<TightAccountant: nothing yet>"
+    for _ in range(20):
+        accountant.step(noise_multiplier=1.0, sample_rate=0.05)
+    run = dp_sgd_step(1.0, 0.05) * 20
+    assert repr(accountant).startswith(f"<TightAccountant: {run!r}; epsilon is at most ")
+    accountant.history = "edited"
+    refused = "ParameterError: history must be a list, got 'edited'"
+    assert repr(accountant) == f"<TightAccountant: {refused}>"
+    assert repr(type(accountant).__new__(type(accountant))).startswith(
+        "<TightAccountant: Attribute"
+    )

@@ -39,6 +39,7 @@ from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.dominating import above_composition, above_divergences
 from tightbudget.mechanisms.either import Either, either, either_within
+from tightbudget.mechanisms.glance import glance
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
@@ -184,6 +185,10 @@ class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[m
             return bool(super().supports(event))
         except EventError:
             return False
+
+    def __repr__(self) -> str:
+        """Writes the events as a composition, and an upper bound of epsilon where it is fast."""
+        return glance(type(self).__name__, lambda: self.composition)
 
     @property
     def composition(self) -> Composition:

@@ -89,6 +89,10 @@ class TightTrainingAccountant(accounting.DpTrainingAccountant):  # type: ignore[
         super().__init__(TightAccountantConfig(rtol=rtol))
         self._rtol = rtol
 
+    def __repr__(self) -> str:
+        """Writes the call that makes this accountant, which has no history of its own."""
+        return f"{type(self).__name__}(rtol={self._rtol!r})"
+
     def can_calibrate_steps(self) -> bool:
         """Says that a number of updates can be calibrated."""
         return True

@@ -19,6 +19,7 @@ from tightbudget.links import DOCUMENTATION
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Composition, Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.glance import glance
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
@@ -537,6 +538,10 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         )
         super().load_state_dict(_as_ours(state, self._accepted))
         self.history, self.passes, self.draws = history, passes, draws
+
+    def __repr__(self) -> str:
+        """Writes the history as a composition, and an upper bound of epsilon where it is fast."""
+        return glance(type(self).__name__, lambda: self.composition)
 
     def __len__(self) -> int:
         """Counts the steps so far."""
