@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget import notebook
+from tightbudget import notebook, tabular
 from tightbudget.drawing import draw_bounds, inline_picture
 from tightbudget.errors import ExtraError
 from tightbudget.numerics.bounds import Bounds
@@ -81,6 +81,51 @@ class Curve:
         if self._reasons():
             answered["apart"] = list(self.apart)
         return {self.given: self.x.tolist(), self.answered: answered}
+
+    def frame(self) -> Any:
+        """Returns a pandas frame with a row for each point.
+
+        The columns are the name of ``x``, that of ``y`` with ``_lower`` and ``_upper``, which hold
+        the exact doubles, and ``apart``.
+
+        Raises:
+            ExtraError: pandas is not installed.
+        """
+        return tabular.frame(
+            {
+                self.given: self.x,
+                f"{self.answered}_lower": self.lower,
+                f"{self.answered}_upper": self.upper,
+                "apart": self.apart,
+            }
+        )
+
+    def to_latex(self, digits: int = 6) -> str:
+        """Writes the points as a LaTeX tabular, whose rules need the package booktabs.
+
+        Guarantee: the interval that is written for a point contains the point's. Beside a point
+        whose bounds are apart stands what keeps them so.
+
+        Args:
+            digits: significant digits of each bound, from 1 to 17.
+
+        Raises:
+            ParameterError: ``digits`` is refused.
+        """
+        digits, apart = tabular.significant(digits), bool(self._reasons())
+        x, y = (tabular.math_text(tabular.SYMBOLS[name]) for name in (self.given, self.answered))
+        head: list[str] = [x, tabular.Latex(f"{y} at least"), tabular.Latex(f"{y} at most")]
+        rows = [
+            (
+                tabular.math_text(tabular.power(repr(at))),
+                tabular.math_text(tabular.lower_bound(bounds.lower, digits)),
+                tabular.math_text(tabular.upper_bound(bounds.upper, digits)),
+                *([bounds.apart] if apart else []),
+            )
+            for at, bounds in zip(self.x.tolist(), self, strict=True)
+        ]
+        head += ["apart"] if apart else []
+        return tabular.latex(head, rows, columns="rrr" + "l" * apart)
 
     def plot(self, ax: Any = None, label: str | None = None) -> Any:
         """Draws lower and upper bounds over eps, with delta on a log axis.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tightbudget import notebook
-from tightbudget.errors import ExtraError
+from tightbudget import notebook, tabular
 from tightbudget.numerics.validate import open_probability
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.release.release import Receipt
@@ -125,7 +123,7 @@ class TableAnswer(Generic[V]):
         for name in ("std", "low", "high"):
             if all(cell is None for cell in columns[name]):
                 columns[name] = [math.nan] * len(rows)
-        return _pandas().DataFrame(columns, columns=names)
+        return tabular.frame({name: columns[name] for name in names})
 
     def rows(self, confidence: float = CONFIDENCE) -> tuple[list[str], list[list[Any]]]:
         """Returns the columns and the rows of :meth:`frame` as plain lists, without pandas.
@@ -231,15 +229,3 @@ def _short(value: Any) -> str:
 def _written(cell: Any) -> str:
     """Writes an entry of a table; a double has six digits."""
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-
-
-def _pandas() -> Any:
-    """Imports pandas.
-
-    Raises:
-        ExtraError: it is not installed.
-    """
-    try:
-        return importlib.import_module("pandas")
-    except ImportError as error:
-        raise ExtraError("a frame needs pandas: pip install 'tightbudget[data]'") from error

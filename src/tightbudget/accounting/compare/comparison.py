@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tightbudget import notebook
+from tightbudget import notebook, tabular
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.bounds import Bounds, Estimate, rounded
 
@@ -50,6 +50,25 @@ class Row:
             "answer": answer,
             "reason": self.reason,
         }
+
+    def _answer_latex(self, digits: int) -> str:
+        """Writes the answer for a table: bounds rounded outwards, an estimate to nearest."""
+        if self.answer is None:
+            return "-"
+        if isinstance(self.answer, Estimate):
+            return tabular.math_text(rf"\approx {tabular.power(f'{self.answer.value:.{digits}g}')}")
+        low = tabular.lower_bound(self.answer.lower, digits)
+        high = tabular.upper_bound(self.answer.upper, digits)
+        at_most = self.answer.lower == 0.0 < self.answer.upper
+        both = tabular.math_text(rf"\leq {high}" if at_most else f"[{low}, {high}]")
+        said = f" (apart: {self.answer.apart})" if self.answer.apart else ""
+        return tabular.Latex(f"{both}{tabular.escaped(said)}")
+
+    def _provenance(self) -> tuple[str, str]:
+        """Says whether the bound is proved, and by whom, or why it is not applicable."""
+        if self.answer is None:
+            return "-", f"not applicable: {self.reason}"
+        return "yes" if self.proved else "no", self.source
 
     def _answer_text(self) -> str:
         if isinstance(self.answer, Bounds):
@@ -115,6 +134,53 @@ class Comparison:
         """Writes :meth:`to_dict` as a JSON object; infinity is written 1e999, as JSON has none."""
         return json.dumps(self.to_dict()).replace("Infinity", "1e999")
 
+    def frame(self) -> Any:
+        """Returns a pandas frame with a row for each bound.
+
+        The columns are name, epsilon_lower, epsilon_upper and epsilon_estimate (or those of delta),
+        proved, source, reason and apart. A proved row has both bounds, of which a theorem's lower
+        one is 0 where it has none; a row that is not proved has an estimate. Numbers that a row
+        does not have are NaN. ``reason`` says why a bound is not applicable.
+
+        Raises:
+            ExtraError: pandas is not installed.
+        """
+        answers = [row.answer for row in self.rows]
+        none = (math.nan, math.nan)
+        ends = [tuple(a) if isinstance(a, Bounds) else none for a in answers]
+        return tabular.frame(
+            {
+                "name": [row.name for row in self.rows],
+                f"{self.answered}_lower": [low for low, _ in ends],
+                f"{self.answered}_upper": [high for _, high in ends],
+                f"{self.answered}_estimate": [
+                    a.value if isinstance(a, Estimate) else math.nan for a in answers
+                ],
+                "proved": [row.proved for row in self.rows],
+                "source": [row.source for row in self.rows],
+                "reason": [row.reason or "" for row in self.rows],
+                "apart": [a.apart if isinstance(a, Bounds) else "" for a in answers],
+            }
+        )
+
+    def to_latex(self, digits: int = 6) -> str:
+        """Writes the bounds as a LaTeX tabular, whose rules need the package booktabs.
+
+        Guarantee: the interval that is written for a proved bound contains the bound's.
+
+        Args:
+            digits: significant digits of each number, from 1 to 17.
+
+        Raises:
+            ParameterError: ``digits`` is refused.
+        """
+        digits = tabular.significant(digits)
+        answered, given = tabular.SYMBOLS[self.answered], tabular.SYMBOLS[self.given]
+        at = tabular.Latex(f"${answered}$ at ${given} = {tabular.power(repr(self.at))}$")
+        head = ["bound", at, "proved", "source"]
+        rows = [(row.name, row._answer_latex(digits), *row._provenance()) for row in self.rows]
+        return tabular.latex(head, rows, columns="lrll")
+
     def __repr__(self) -> str:
         ours = self.rows[0].answer
         return (
@@ -143,12 +209,7 @@ class Comparison:
     def __str__(self) -> str:
         header = (f"at {self.given} {self.at!r}", self.answered, "proved", "source")
         lines = [header]
-        for row in self.rows:
-            if row.answer is None:
-                lines.append((row.name, "-", "-", f"not applicable: {row.reason}"))
-            else:
-                proved = "yes" if row.proved else "no"
-                lines.append((row.name, row._answer_text(), proved, row.source))
+        lines += [(row.name, row._answer_text(), *row._provenance()) for row in self.rows]
         wide = [max(len(line[i]) for line in lines) for i in range(3)]
         return "\n".join(
             "  ".join(part.ljust(w) for part, w in zip(line, (*wide, 0), strict=True)).rstrip()
