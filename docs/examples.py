@@ -11,7 +11,8 @@ the rest of the page. What ends in ``&`` runs until its end; for 8000, a page is
 A plain ``tightbudget`` command runs in this process, a line that needs a shell in one of its own.
 A ``toml`` or ``sh`` block that begins with ``# name.toml`` or ``# name.sh`` is a file of that
 name. One page is run as one program, in an empty folder; one with ``<!-- needs: name -->`` only
-where a module of that name is installed.
+where a module or a program of that name is installed, and with ``postgresql`` where DATABASE_URL
+names a database.
 
 Certified ends may move within their gap when the engine or NumPy changes, so numbers with a
 point or an exponent are compared to one part in a thousand; everything else exactly, but for
@@ -210,12 +211,14 @@ def pages() -> list[Path]:
 
 
 def missing(path: Path) -> list[str]:
-    """The modules, and the programs, that the page needs and that are not installed."""
+    """The modules, and the programs, that the page needs and that are not there."""
     needed = NEEDS.findall(path.read_text(encoding="utf-8"))
     return [
         name
         for name in needed
-        if importlib.util.find_spec(name) is None and shutil.which(name) is None
+        if (name != "postgresql" or "DATABASE_URL" not in os.environ)
+        and importlib.util.find_spec(name) is None
+        and shutil.which(name) is None
     ]
 
 

