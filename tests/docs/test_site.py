@@ -201,6 +201,13 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert max(found.values()) == 1
 
 
+def test_a_page_begins_with_its_title() -> None:
+    # behind anything else it is no title to MkDocs, which then takes the name of the file
+    begin = {page: re.sub(r"\A---\n.*?\n---\n\s*", "", read(page), flags=re.DOTALL) for page in
+             DOCS.rglob("*.md")}  # fmt: skip
+    assert [named(page) for page, text in begin.items() if not text.startswith("# ")] == []
+
+
 def test_a_neighbour_is_a_data_set_in_the_navigation() -> None:
     _, _, navigation = read(ROOT / "mkdocs.yml").partition("\nnav:\n")
     shown = navigation.splitlines()
