@@ -303,11 +303,11 @@ def test_parts_that_share_nobody_cost_what_the_dearest_costs() -> None:
 
     runs = [tb.RandomizedResponse(float(p)) * 1 for p in (first, *seconds)]
     for factor in (Fraction(1), Fraction(2), Fraction(7, 2)):
-        worst = Fraction(0)
+        worst = none = Fraction(0)
         for a, b in itertools.product((0, 1), repeat=2):
             p = answers(a, b)
             for q in (answers(1 - a, b), answers(a, 1 - b)):  # another person, in one part
-                worst = max(worst, sum(max(p[o] - factor * q[o], Fraction(0)) for o in p))
+                worst = max(worst, sum((max(p[o] - factor * q[o], none) for o in p), none))
         dearest = max(run.delta(math.log(factor)).upper for run in runs)
         assert float(worst) <= dearest * (1 + 1e-12)
         alone = [max(Fraction(0), p - factor * (1 - p)) for p in (first, min(seconds))]
