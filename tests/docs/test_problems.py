@@ -290,7 +290,7 @@ def test_a_report_costs_the_epsilon_that_its_probability_was_chosen_for() -> Non
 # ---------------------------------------------------------------------------- data in parts
 
 
-def test_parts_that_share_nobody_cost_what_the_dearest_costs() -> None:
+def test_parts_that_share_nobody_cost_as_much_as_one_of_them() -> None:
     # a bit of one person in each part; what is asked of the second depends on the first answer
     first, seconds = Fraction(3, 4), (Fraction(2, 3), Fraction(4, 5))
 
@@ -308,8 +308,8 @@ def test_parts_that_share_nobody_cost_what_the_dearest_costs() -> None:
             p = answers(a, b)
             for q in (answers(1 - a, b), answers(a, 1 - b)):  # another person, in one part
                 worst = max(worst, sum((max(p[o] - factor * q[o], none) for o in p), none))
-        dearest = max(run.delta(math.log(factor)).upper for run in runs)
-        assert float(worst) <= dearest * (1 + 1e-12)
+        most = max(run.delta(math.log(factor)).upper for run in runs)
+        assert float(worst) <= most * (1 + 1e-12)
         alone = [max(Fraction(0), p - factor * (1 - p)) for p in (first, min(seconds))]
         assert worst >= max(alone)
 
