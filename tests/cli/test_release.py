@@ -74,9 +74,9 @@ def spent() -> float:
 )
 def test_conditions_choose_rows(conditions: list[str], count: int) -> None:
     found = released("count", *(word for text in conditions for word in ("--where", text)))
-    assert found["columns"] == ["value", "std", "low", "high"]
+    assert found["columns"] == ["value", "std", "low", "high", "mostly_noise"]
     assert found["rows"][0][0] == count
-    assert found["rows"][0][2:] == [count, count]
+    assert found["rows"][0][2:] == [count, count, False]
     assert found["receipt"]["charged"]["amount"] == 100
     said = "trips" + (f" where {' and '.join(conditions)}" if conditions else "")
     assert found["key"].startswith(f"{said}/Count(epsilon=100) ")
@@ -89,9 +89,10 @@ def test_each_question_is_answered() -> None:
     mean = released("mean", *ends)
     assert mean["rows"][0][0] == pytest.approx(70.5 / 6, abs=5)
     half = released("quantiles", *ends, "--probabilities", "0.5")
-    assert half["columns"] == ["probability", "value", "std", "low", "high", "rank_error"]
+    assert half["columns"][:5] == ["probability", "value", "std", "low", "high"]
+    assert half["columns"][5:] == ["rank_error", "mostly_noise"]
     assert half["rows"][0][:2] == [0.5, pytest.approx(12, abs=8)]
-    assert half["rows"][0][2:] == [None, None, None, 1]
+    assert half["rows"][0][2:] == [None, None, None, 1, None]
     bins = released("histogram", "--column", "fare", "--edges", "0,10,20,50")
     assert bins["columns"][:3] == ["from", "to", "value"]
     assert [row[:3] for row in bins["rows"]] == [[0, 10, 2], [10, 20, 2], [20, 50, 1]]
@@ -116,7 +117,7 @@ def test_a_person_sees_a_table_and_the_price() -> None:
                  "--keys", "a,b", "--key", "A1")  # fmt: skip
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[0] == ["zone", "value", "std", "low", "high"]
+    assert lines[0] == ["zone", "value", "std", "low", "high", "mostly_noise"]
     assert [line[:2] for line in lines[1:]] == [["a", "3"], ["b", "2"]]
     assert result.stderr == "charged epsilon 100.0 of ada; key A1\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.tables.test_noise_law import tails
 
 import tightbudget as tb
-from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw
+from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw, RankLaw
 from tightbudget.tables.mechanisms.mean import mean_of, rows_of
 from tightbudget.tables.mechanisms.variance import _variance
 from tightbudget.tables.source import OnGrid
@@ -137,6 +138,7 @@ def made_up(random: np.random.Generator, rows: int) -> dict[str, Any]:
         "u": np.arange(rows) // 2,
         "x": random.beta(0.4, 0.9, rows) * 8,
         "k": random.choice(np.array(["a", "b", "c"]), rows, p=[0.9, 0.1, 0.0]),
+        "w": np.zeros(rows, dtype=bool),
     }
 
 
@@ -195,13 +197,147 @@ def test_an_interval_of_a_quotient_is_as_long_as_was_told_before(question: Any) 
     assert answer.noisy_rows is not None
     assert times_rows is not None
     _, rows = answer.rows(0.9)
-    value, _, low, high = rows[0][-4:]
+    value, _, low, high, flag = rows[0][-5:]
+    assert flag is False
     assert high - value == pytest.approx(times_rows / answer.noisy_rows[0], rel=1e-6)
     assert value - low == pytest.approx(times_rows / answer.noisy_rows[0], rel=1e-6)
     assert answer.noisy_rows[0] == pytest.approx(4_000 if len(rows) == 1 else 3_600, rel=0.2)
     assert f"{before.half_width_times_rows():.6g} / rows" in str(
         tb.Session(table, tb.OutputDPFilter(9, 1e-3)).what_if([question])
     )
+
+
+# ------------------------------------------------------------------------ mostly noise
+
+
+def test_a_count_is_mostly_noise_if_its_interval_reaches_0() -> None:
+    law = NoiseLaw(kind="laplace", scale=10.0)
+    width = law.half_width(0.95)
+    numbers = [0, width, -width, width + 1, -width - 1, None, "a", True]
+    assert law.mostly_noise(numbers) == [True, True, True, False, False, None, None, None]
+
+
+def test_a_mean_is_mostly_noise_at_an_end_or_with_half_of_the_range() -> None:
+    law = QuotientLaw(noise=at_most(10.0), sums=2, factor=1.0, low=-8.0, high=8.0)
+    # half widths: 10 / 2.5 = 4 is half of the range, 10 / 2.6 is less; 10 / 1000 is nearly nothing
+    numbers, rows = [0.0, 0.0, 8.0, -8.0, 7.9, 0.0], (2.5, 2.6, 1e3, 1e3, 1e3, -1.0)
+    assert law.mostly_noise(numbers, rows) == [True, False, True, True, False, True]
+    assert law.mostly_noise([0.0]) == [None]
+    assert [law.surely_mostly_noise(n, None) for n in (1, 2)] == [True, False]
+
+
+def test_a_quantile_is_mostly_noise_with_half_of_all_ranks() -> None:
+    mechanism = tb.release.QuantileRelease(
+        probabilities=(0, 0.5, 1), bounds=(0, 9), epsilon=3, step=1
+    )
+    error = mechanism.rank_error()
+    assert error == 7
+
+    def flags(rows: int | None) -> list[bool | None]:
+        return RankLaw(mechanism=mechanism, rows=rows).mostly_noise([1, 2, 3])
+
+    assert flags(None) == flags(4 * error + 1) == [None] * 3
+    assert flags(4 * error) == [None, True, None]
+    assert flags(2 * error) == flags(1) == flags(0) == [True] * 3
+    law = RankLaw(mechanism=mechanism)
+    assert [law.surely_mostly_noise(n, None) for n in (2 * error, 4 * error)] == [True, False]
+
+
+def session_of(rows: int, units: int | None = None) -> tb.Session:
+    data = made_up(np.random.default_rng(4), rows)
+    table = tb.Table(data, unit="u", rows_per_unit=2, units=units, domains={"k": ["a", "b", "c"]})
+    return tb.Session(table, tb.OutputDPFilter(99, 1e-3))
+
+
+MEDIAN = tb.Quantiles(**GIVEN, probabilities=(0.5,), epsilon=1)
+
+
+def test_quantiles_know_a_public_number_of_units() -> None:
+    for units, flag in ((20, True), (4_000, None)):
+        session = session_of(40, units=units)
+        answer = session.ask(MEDIAN)
+        assert answer.mostly_noise is flag
+        assert answer.frame()["mostly_noise"].isna().tolist() == [flag is None]
+        assert session.what_if([MEDIAN]).questions[0].mostly_noise is bool(flag)
+        assert ("mostly noise" in repr(answer)) is bool(flag)
+
+
+def test_quantiles_know_a_count_that_the_session_has_released() -> None:
+    for count in (tb.Count(epsilon=9), tb.Count(epsilon=9, of="units")):
+        session = session_of(40)
+        assert session.ask(MEDIAN).mostly_noise is None
+        session.ask(tb.Count(epsilon=9, where="w"))
+        assert session.ask(MEDIAN).mostly_noise is None
+        session.ask(count)
+        assert session.ask(MEDIAN).mostly_noise is True
+        assert "fits; mostly noise" in str(session.what_if([MEDIAN]))
+    large = session_of(20_000)
+    large.ask(tb.Count(epsilon=9))
+    assert large.ask(MEDIAN).mostly_noise is None
+
+
+def test_the_count_with_the_least_noise_decides() -> None:
+    session = session_of(2_000)
+    session.ask(tb.Count(epsilon=9))
+    before = session._rows()
+    for _ in range(20):
+        session.ask(tb.Count(epsilon=0.1))
+    assert session._rows() == before
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        tb.Count(epsilon=0.01),
+        tb.Count(epsilon=0.01, of="units"),
+        tb.Sum(**GIVEN, epsilon=0.01),
+        tb.GroupedCounts(by="k", epsilon=0.01),
+        tb.Mean(**GIVEN, epsilon=0.01),
+        tb.Variance(**GIVEN, epsilon=0.01),
+        tb.GroupedMeans(**GIVEN, by="k", epsilon=0.01, delta=1e-9),
+        tb.Quantiles(**GIVEN, probabilities=(0.25, 0.5), epsilon=0.01),
+    ],
+    ids=lambda question: type(question).__name__,
+)
+def test_a_plan_says_what_can_only_be_noise(question: Any) -> None:
+    for units, flag in ((20, True), (10**7, False), (None, False)):
+        (row,) = session_of(40, units=units).what_if([question]).questions
+        assert row.mostly_noise is row.to_dict()["mostly_noise"] is flag
+    better = dataclasses.replace(question, epsilon=1_000)
+    assert not session_of(40, units=20).what_if([better]).questions[0].mostly_noise
+
+
+def test_an_answer_of_several_numbers_says_how_many_are_mostly_noise() -> None:
+    answer = session_of(2_000).ask(tb.GroupedCounts(by="k", epsilon=1))
+    assert answer.mostly_noise is True
+    assert answer.frame()["mostly_noise"].tolist() == [False, False, True]
+    assert ", 1 of them mostly noise; charged" in repr(answer)
+    html = answer._repr_html_()
+    assert ">mostly noise</th>" in html
+    assert html.count("<td>yes</td>") == 1
+    alone = session_of(2_000).ask(tb.Count(epsilon=1))
+    assert alone.mostly_noise is False
+    assert "mostly noise" not in repr(alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_means_of_small_groups_are_mostly_noise_and_those_of_large_groups_are_not(
+    delta: float,
+) -> None:
+    """Groups of 5 to 40 rows are flagged in 98 % of runs, and those of 4,000 in none."""
+    random, small, large = np.random.default_rng(8), list[bool](), list[bool]()
+    for _ in range(150):
+        keys = np.repeat(["a", "b", "c"], [5, 40, 4_000])
+        data = {"u": np.arange(4_045), "x": random.uniform(2, 6, 4_045), "k": keys}
+        table = tb.Table(data, unit="u", rows_per_unit=5, domains={"k": ["a", "b", "c"]})
+        asks = tb.Session(table, tb.OutputDPFilter(1, 1e-3))
+        question = tb.GroupedMeans(**GIVEN, by="k", epsilon=0.3, delta=delta)
+        *few, many = asks.ask(question)._mostly_noise()
+        small += [bool(flag) for flag in few]
+        large.append(bool(many))
+    assert sum(small) >= 0.98 * len(small)
+    assert not any(large)
 
 
 # ------------------------------------------------------------------------ guards

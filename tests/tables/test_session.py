@@ -371,10 +371,12 @@ def test_an_answer_has_noise_an_interval_and_a_receipt() -> None:
     assert answer.interval() == (-12, 24)
     assert answer.interval(0.5) == (2, 10)
     frame = answer.frame()
-    assert list(frame.columns) == ["value", "std", "low", "high"]
-    assert frame.to_dict("records") == [{"value": 6, "std": answer.std, "low": -12, "high": 24}]
+    assert list(frame.columns) == ["value", "std", "low", "high", "mostly_noise"]
+    assert frame.to_dict("records") == [
+        {"value": 6, "std": answer.std, "low": -12, "high": 24, "mostly_noise": True}
+    ]
     assert repr(answer) == (
-        "<TableAnswer: 6 with noise of std 8.475; charged epsilon 0.5, delta 0.0>"
+        "<TableAnswer: 6 with noise of std 8.475, mostly noise; charged epsilon 0.5, delta 0.0>"
     )
 
 
@@ -382,7 +384,7 @@ def test_the_columns_of_keys_have_their_names() -> None:
     answer = session().ask(BY_ZONE)
     assert answer.value == {"a": 3, "b": 3, "c": 0}
     frame = answer.frame()
-    assert list(frame.columns) == ["zone", "value", "std", "low", "high"]
+    assert list(frame.columns) == ["zone", "value", "std", "low", "high", "mostly_noise"]
     assert frame["zone"].tolist() == ["a", "b", "c"]
     assert answer.interval()["c"] == (-36, 36)
     table = tb.Table(
@@ -401,7 +403,8 @@ QUARTILES = tb.Quantiles(
 def test_quantiles_are_named_by_their_probabilities_and_have_a_rank_error() -> None:
     answer = session().ask(QUARTILES)
     frame = answer.frame()
-    assert list(frame.columns) == ["probability", "value", "std", "low", "high", "rank_error"]
+    assert list(frame.columns)[:5] == ["probability", "value", "std", "low", "high"]
+    assert list(frame.columns)[5:] == ["rank_error", "mostly_noise"]
     assert frame["probability"].tolist() == [0.25, 0.5, 0.75]
     assert frame[["std", "low", "high"]].isna().all(axis=None)
     assert (answer.std, answer.interval(), answer.noise) == (None, None, None)
@@ -467,6 +470,11 @@ def test_a_gaussian_answer_has_its_sigma() -> None:
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+# what means and variances of the cases can be, and how long that is
+WHOLE = {"variance": (0.0, 6.25)} | dict.fromkeys(("mean", "mean-where", "grouped-means"), (-1, 4))
+LENGTH = {name: high - low for name, (low, high) in WHOLE.items()}
+
+
 class Shifted(Zeros):
     """No noise: the draw is always the same number of points, at the scale that is asked for."""
 
@@ -494,7 +502,16 @@ def test_every_mechanism_is_previewed_asked_and_shown(case: Case) -> None:
     assert row.half_width(0.9) == (None if answer.noise is None else answer.noise.half_width(0.9))
     assert row.least.epsilon <= answer.receipt.charged.epsilon <= row.most.epsilon
     frame = answer.frame()
-    assert list(frame.columns)[-4:] == ["value", "std", "low", "high"]
+    assert list(frame.columns)[-5:] == ["value", "std", "low", "high", "mostly_noise"]
+    _, rows = answer.rows()
+    assert [row[-1] for row in rows] == answer._mostly_noise()
+    for *_, number, _, low, high, flag in rows:
+        if answer.noise is not None:
+            assert flag == (low <= 0 <= high)
+        elif low is not None:
+            assert flag == (number in WHOLE[case.name] or 2 * (high - low) >= LENGTH[case.name])
+        else:
+            assert flag is None
     assert frame["std"].isna().all() == (answer.std is None)
     for shown in (answer, preview):
         assert shown._repr_html_().startswith('<div class="tightbudget">')

@@ -103,13 +103,34 @@ class TableAnswer(Generic[V]):
             return [None] * len(numbers)
         return self.error.intervals(numbers, confidence, self.noisy_rows)
 
+    @property
+    def mostly_noise(self) -> bool | None:
+        """Whether a number of the answer is mostly noise; None where nobody can know.
+
+        A number is mostly noise if its interval of 95 % says little more than was known before.
+        That of a count or a sum reaches 0. That of a mean, a variance, or a quantile's rank is at
+        least half as long as all that it can be, or noise has moved a mean or a variance to an end
+        of its range. A quantile needs a number of rows for that: a table's ``units``, or a count
+        that the session has released before. The frame has it for each number.
+        """
+        flags = self._mostly_noise()
+        return True if any(flags) else None if None in flags or not flags else False
+
+    def _mostly_noise(self) -> list[bool | None]:
+        """Says of each number of the value whether it is mostly noise, in the order of the rows."""
+        numbers = [number for _, number in _numbers(self.value)]
+        if self.error is None:
+            return [None] * len(numbers)
+        return self.error.mostly_noise(numbers, self.noisy_rows)
+
     def frame(self, confidence: float = CONFIDENCE) -> Any:
         """Returns a pandas frame with a row for each number of the value.
 
         The columns are those of the keys, if there are any, and value, std, low and high: the
         standard deviation of the noise, and the ends of :meth:`interval`. Where these are not
         known they are missing (NaN). The rows of quantiles have the key ``probability``, and
-        :meth:`rank_error` as the last column.
+        :meth:`rank_error` in a column of its own. The last column is :attr:`mostly_noise`, for
+        each number by itself and always at 95 %.
 
         Args:
             confidence: of the intervals and of the rank error, in (0, 1).
@@ -123,7 +144,8 @@ class TableAnswer(Generic[V]):
         for name in ("std", "low", "high"):
             if all(cell is None for cell in columns[name]):
                 columns[name] = [math.nan] * len(rows)
-        return tabular.frame({name: columns[name] for name in names})
+        frame = tabular.frame({name: columns[name] for name in names})
+        return frame.astype({"mostly_noise": "boolean"})
 
     def rows(self, confidence: float = CONFIDENCE) -> tuple[list[str], list[list[Any]]]:
         """Returns the columns and the rows of :meth:`frame` as plain lists, without pandas.
@@ -143,26 +165,36 @@ class TableAnswer(Generic[V]):
         depth = max((len(key) for key, _ in found), default=0)
         names = [*_key_names(self.question, self.value, depth), "value", "std", "low", "high"]
         more = [] if rank_error is None else [rank_error]
-        names += ["rank_error"] * len(more)
+        names += ["rank_error"] * len(more) + ["mostly_noise"]
         rows = []
-        for (key, value), pair in zip(found, pairs, strict=True):
+        for (key, value), pair, flag in zip(found, pairs, self._mostly_noise(), strict=True):
             noise = [None, None, None] if pair is None else [self.std, *pair]
-            rows.append([*key, *[None] * (depth - len(key)), value, *noise, *more])
+            rows.append([*key, *[None] * (depth - len(key)), value, *noise, *more, flag])
         return names, rows
 
     def __repr__(self) -> str:
         std = "" if self.std is None else f" with noise of std {self.std:.4g}"
+        flags = self._mostly_noise()
+        many = "" if len(flags) == 1 else f"{flags.count(True)} of them "
+        noise = f", {many}mostly noise" if True in flags else ""
         said = _short(self.value)
-        return f"<TableAnswer: {said}{std}; charged {self.receipt.charged}>"
+        return f"<TableAnswer: {said}{std}{noise}; charged {self.receipt.charged}>"
 
     def _repr_html_(self) -> str:
         """Writes the rows of the answer and its receipt as tables, for a notebook."""
         names, rows = self.rows()
+        for row in rows:
+            row[-1] = "yes" if row[-1] else None
         kept = notebook.elided(len(rows), notebook.MOST_ROWS)
         shown = [["" if cell is None else _written(cell) for cell in rows[i]] for i in kept]
         left_out = len(rows) - len(kept)
         note = notebook.muted(f"{left_out} more rows: .frame() has them") if left_out else ""
-        shown_as = {"low": "95 % from", "high": "to", "rank_error": "95 % rank error"}
+        shown_as = {
+            "low": "95 % from",
+            "high": "to",
+            "rank_error": "95 % rank error",
+            "mostly_noise": "mostly noise",
+        }
         head = [shown_as.get(name, name) for name in names]
         return notebook.shown(notebook.table(shown, head=head), note) + self.receipt._repr_html_()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -40,6 +40,12 @@ _SMOOTH = 4.0
 @dataclass(frozen=True, kw_only=True)
 class ErrorLaw:
     """States how far the numbers of an answer may be off; each kind of answer has its own.
+
+    It also says which numbers are mostly noise: those whose interval of 95 % says little more than
+    was known before. The interval of a count or a sum reaches 0, so that noise alone may be the
+    number. That of a mean, a variance or the rank of a quantile is at least half as long as the
+    whole range: the bounds, all that a variance can be, or all ranks. And a mean or a variance is
+    mostly noise at an end of its range, where it was moved when noise had brought it out of it.
 
     What a law cannot know is None.
     """
@@ -88,6 +94,26 @@ class ErrorLaw:
         """
         width = self.half_width(confidence)
         return [None if width is None else around(number, width) for number in numbers]
+
+    def mostly_noise(
+        self, numbers: Sequence[Any], noisy_rows: Sequence[float] | None = None
+    ) -> list[bool | None]:
+        """Says of each released number whether it is mostly noise; None where nobody can know.
+
+        Args:
+            numbers: the released numbers.
+            noisy_rows: the noisy number of rows behind each number, from the same noise.
+        """
+        return [None] * len(numbers)
+
+    def surely_mostly_noise(self, rows: int, largest: float | None) -> bool:
+        """Says before the question is asked whether its answer can be nothing but mostly noise.
+
+        Args:
+            rows: a public number of rows that do not count more often.
+            largest: how far a number can be from 0 with so many rows; None where it is not known.
+        """
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +181,17 @@ class NoiseLaw(ErrorLaw):
         whole = max(0, math.ceil(points))
         # The step is a power of two, so that the product is exact; the sum may be rounded down.
         return next_up(whole * self.step + self.rounding) if self.rounding else whole * self.step
+
+    def mostly_noise(
+        self, numbers: Sequence[Any], noisy_rows: Sequence[float] | None = None
+    ) -> list[bool | None]:
+        """Says of each count or sum whether its interval of 95 % reaches 0."""
+        width = self.half_width()
+        return [abs(n) <= width if is_number(n) else None for n in numbers]
+
+    def surely_mostly_noise(self, rows: int, largest: float | None) -> bool:
+        """Says whether the interval of every number that can be without noise reaches 0."""
+        return largest is not None and self.half_width() >= largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +272,24 @@ class QuotientLaw(ErrorLaw):
             found.append((low, min(self.high, double_up(Fraction(number) + half))))
         return found
 
+    def mostly_noise(
+        self, numbers: Sequence[Any], noisy_rows: Sequence[float] | None = None
+    ) -> list[bool | None]:
+        """Says of each mean or variance whether it is mostly noise, by its interval of 95 %.
+
+        That is so if the interval has half of the range or more, or the number is at an end of it.
+        """
+        ends, half = (self.low, self.high), (self.high - self.low) / 2
+        pairs = self.intervals(numbers, CONFIDENCE, noisy_rows)
+        return [
+            None if pair is None else number in ends or pair[1] - pair[0] >= half
+            for number, pair in zip(numbers, pairs, strict=True)
+        ]
+
+    def surely_mostly_noise(self, rows: int, largest: float | None) -> bool:
+        """Says whether an interval has half of the range for as many rows as there can be."""
+        return self.half_width_times_rows() >= rows * (self.high - self.low) / 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankLaw(ErrorLaw):
@@ -242,9 +297,11 @@ class RankLaw(ErrorLaw):
 
     Attributes:
         mechanism: the mechanism that draws them.
+        rows: a public or released number of rows, beyond which no more count; None for none.
     """
 
     mechanism: QuantileRelease
+    rows: int | None = None
 
     def rank_error(self, confidence: float = CONFIDENCE) -> int:
         """Returns by how many rows all answers miss their quantiles, with this confidence.
@@ -255,6 +312,26 @@ class RankLaw(ErrorLaw):
             ParameterError: confidence is not in (0, 1), or too near to 1 for so many quantiles.
         """
         return self.mechanism.rank_error(confidence)
+
+    def mostly_noise(
+        self, numbers: Sequence[Any], noisy_rows: Sequence[float] | None = None
+    ) -> list[bool | None]:
+        """Says of each quantile whether its ranks of 95 % are half of all ranks or more.
+
+        With fewer rows than the number that is known they are a larger part of all, so that True
+        stays true. With no number, or one that is large enough, nobody can know.
+        """
+        if self.rows is None:
+            return [None] * len(numbers)
+        error, n = self.rank_error(), Fraction(self.rows)
+        ranks = [n * exact(q=q) for q in self.mechanism.probabilities]
+        parts = [min(n, rank + error) - max(Fraction(0), rank - error) for rank in ranks]
+        flags = [True if 2 * part >= n else None for part in parts]
+        return [flags[i % len(flags)] for i in range(len(numbers))]
+
+    def surely_mostly_noise(self, rows: int, largest: float | None) -> bool:
+        """Says whether all quantiles are mostly noise for as many rows as there can be."""
+        return all(replace(self, rows=rows).mostly_noise(self.mechanism.probabilities))
 
 
 def is_number(value: Any) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -20,8 +21,9 @@ from tightbudget.release.noise.salt import fresh_salt
 from tightbudget.release.release import checked_meter
 from tightbudget.tables.answer import TableAnswer
 from tightbudget.tables.asked import cut, text_of
-from tightbudget.tables.error_laws import CONFIDENCE, ErrorLaw, NoiseLaw
-from tightbudget.tables.mechanism import TableMechanism
+from tightbudget.tables.error_laws import CONFIDENCE, ErrorLaw, NoiseLaw, RankLaw
+from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.mechanisms.count import Count
 from tightbudget.tables.table import Table
 
 V = TypeVar("V")
@@ -43,6 +45,8 @@ class QuestionPreview:
         sensitivity: how far the numbers that are asked move with one unit, in the unit of the
             answer; None where it is not one number.
         error: what is known beforehand of how far the numbers are off; None where nothing is.
+        mostly_noise: True if the answer is mostly noise whatever the rows are, as far as their
+            number is public or was released by the session; False if it need not be.
         total: the worst-case prices of this question and of those before it, together.
         fits: whether ``total`` is at most the amount that the meter has left.
     """
@@ -52,6 +56,7 @@ class QuestionPreview:
     least: Amount
     sensitivity: float | None
     error: ErrorLaw | None
+    mostly_noise: bool
     total: Amount
     fits: bool
 
@@ -105,6 +110,7 @@ class QuestionPreview:
             "half_width": self.half_width(),
             "half_width_times_rows": self.half_width_times_rows(),
             "rank_error": self.rank_error(),
+            "mostly_noise": self.mostly_noise,
             "total": self.total.to_dict(),
             "fits": self.fits,
         }
@@ -175,7 +181,8 @@ class SessionPreview:
                     width,
                     _number(asked.rank_error()),
                     f"{asked.total.amount:.6g}",
-                    "fits" if asked.fits else "does not fit",
+                    ("fits" if asked.fits else "does not fit")
+                    + ("; mostly noise" if asked.mostly_noise else ""),
                 ]
             )
         place = head.index("95 % rank error")
@@ -245,6 +252,7 @@ class Session(Uncopied):
     meter: Any
     name: str | None = None
     noise: Noise | None = None
+    _counted: list[tuple[float, int]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, Table):
@@ -321,7 +329,8 @@ class Session(Uncopied):
                     most=price.most,
                     least=price.least,
                     sensitivity=plan.sensitivity,
-                    error=plan.error,
+                    error=self._with_rows(plan.error),
+                    mostly_noise=self._surely_mostly_noise(question, plan),
                     total=total,
                     fits=total.amount <= left.amount and total.delta <= left.delta,
                 )
@@ -352,15 +361,17 @@ class Session(Uncopied):
         run: Any = planned.with_noisy_rows()
         done = question.release(run, meter=meter, noise=self.noise)
         value, noisy_rows = cast(tuple[V, tuple[float, ...] | None], done.value)
-        return TableAnswer(
+        answer = TableAnswer(
             question=question,
             value=value,
             cell=done.cell,
             receipt=done.receipt,
-            error=planned.plan.error,
+            error=self._with_rows(planned.plan.error),
             noisy_rows=noisy_rows,
             key=key,
         )
+        self._learn(answer)
+        return answer
 
     def open(self, question: Any, **more: Any) -> Any:
         """Opens a mechanism that answers one question after another, in a ``with`` statement.
@@ -376,6 +387,36 @@ class Session(Uncopied):
             raise refuse("question", "have open(): ask it otherwise", type(question).__name__)
         _, meter = self._pays(question, self.table)
         return question.open(self.table, meter=meter, noise=self.noise, **more)
+
+    def _rows(self) -> int | None:
+        """Returns a number of rows beyond which no more count: a public or a released one."""
+        public = [] if self.table.units is None else [self.table.units * self.table.rows]
+        released = [rows for _, rows in sorted(self._counted)[:1]]  # with the least noise
+        return min([*public, *released], default=None)
+
+    def _learn(self, answer: TableAnswer[Any]) -> None:
+        """Keeps the upper bound from a released count of all rows or units, which is as public."""
+        question = answer.question
+        if isinstance(question, Count) and question.where is None and answer.noise is not None:
+            _, high = answer.interval()
+            each = self.table.rows if question.of == "units" else 1
+            rows = max(0, math.ceil(high)) * each
+            self._counted.append((answer.noise.half_width() * each, rows))
+
+    def _with_rows(self, error: ErrorLaw | None) -> ErrorLaw | None:
+        """Returns an error law that knows how many rows there are at most, if it asks for that."""
+        return replace(error, rows=self._rows()) if isinstance(error, RankLaw) else error
+
+    def _surely_mostly_noise(self, question: Any, plan: Plan) -> bool:
+        """Says whether the answer of a plan is mostly noise, whatever the rows are."""
+        rows, largest = self._rows(), None
+        if rows is None or plan.error is None:
+            return False
+        if plan.sensitivity is not None:
+            # of a unit with all its rows; each unit that is counted has a row
+            units = getattr(question, "of", "rows") == "units"
+            largest = float(rows) if units else rows * plan.sensitivity / self.table.rows
+        return plan.error.surely_mostly_noise(rows, largest)
 
     @property
     def _makes_keys(self) -> bool:

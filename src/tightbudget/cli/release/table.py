@@ -146,7 +146,10 @@ def _released(
         receipt = {"receipt": answer.receipt.to_dict()}
         print_answer({**content, **receipt}, {"data": data, "budget": budget}, watch)
         return
-    _print_rows(*answer.rows(confidence), as_csv=as_csv)
+    names, rows = answer.rows(confidence)
+    if not as_csv:
+        rows = [[*row[:-1], "yes" if row[-1] else ""] for row in rows]  # mostly noise
+    _print_rows(names, rows, as_csv=as_csv)
     typer.echo(f"charged {in_words(answer.receipt.charged)} of {budget}; key {run}", err=True)
 
 
