@@ -22,6 +22,9 @@ from tightbudget.numerics.rounding import FloatArray
 
 _FORMATS = (".png", ".svg", ".pdf")
 
+_STEP = 0.01  # the relative distance of two points on a chord: less than a line is wide
+_FLOOR = 1e-9  # of the chord to a delta of 0: the part of its other end below which it is not drawn
+
 _GRID = "#e5e5e5"
 _METADATA = ("Creator", "Date", "Format", "Type")  # what matplotlib would write about the file
 # A colour that no picture has: in an inline picture it becomes that of the text around it.
@@ -39,9 +42,11 @@ def draw_bounds(
 ) -> Any:
     """Draws lower and upper bounds over eps, with delta on a log axis.
 
-    The marked points are certified; the lines only join them. Bounds that are closer than a
-    line is wide still show: the upper one is a thin dark line on top of the wide pale lower
-    one. Points at infinity, and delta = 0, are off the axes.
+    The points are certified. delta is convex in e^eps, since it is a supremum of P(S) - e^eps Q(S);
+    so it lies below the chord of two upper bounds. The line of the upper bounds is made of such
+    chords: up to its own width, it holds between the points, too. That of the lower bounds only
+    joins them. Bounds that are closer than a line is wide still show: the upper one is a thin dark
+    line on top of the wide pale lower one. Points at infinity, and delta = 0, are off the axes.
 
     Args:
         x: (n,) eps in nats, or delta.
@@ -65,17 +70,18 @@ def draw_bounds(
     name = f"{label}: " if label else ""
     (pale,) = ax.plot(
         *_epsilon_first(x, low, given), linewidth=5.0, alpha=0.35, solid_capstyle="round",
-        label=f"{name}certified lower bound",
+        label=f"{name}certified lower bound, at the points",
     )  # fmt: skip
     colour = pale.get_color()
     band = ax.fill_between if given == "epsilon" else ax.fill_betweenx
     band(x, low, high, color=colour, alpha=0.35, lw=0)
     symbol = "δ" if given == "epsilon" else "ε"
+    along, marks = _chords(*_epsilon_first(x, high, given))
     ax.plot(
-        *_epsilon_first(x, high, given), linewidth=1.4, marker="o", markersize=2.5,
-        color=_darker(colour), label=f"{name}certified upper bound{_apart(lower, upper, symbol)}",
+        *along, linewidth=1.4, marker="o", markersize=2.5, markevery=marks, color=_darker(colour),
+        label=f"{name}certified upper bound, also between points{_apart(lower, upper, symbol)}",
     )  # fmt: skip
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, fontsize="small")
     return ax
 
 
@@ -241,6 +247,42 @@ def _epsilon_first(x: FloatArray, y: FloatArray, given: str) -> tuple[FloatArray
     return (x, y) if given == "epsilon" else (y, x)
 
 
+def _chords(epsilon: FloatArray, delta: FloatArray) -> tuple[FloatArray, list[int]]:
+    """Goes from point to point along the chords that are straight in delta and e^eps.
+
+    Args:
+        epsilon: (n,) nats; nan for a point that is not drawn.
+        delta: (n,) >= 0; nan for a point that is not drawn.
+
+    Returns:
+        (2, m) points on the way, and the indices of those that were given. On a log axis a chord is
+        concave, so that a line between two points on the way is below it: by 1 % at most, which is
+        the distance of their deltas.
+    """
+    ways, marks = [np.empty((2, 0))], []
+    points = np.array([epsilon, delta])
+    for i in range(points.shape[1]):
+        if i:
+            ways.append(_chord(points[:, i - 1], points[:, i]))
+        ways.append(points[:, i : i + 1])
+        marks.append(sum(way.shape[1] for way in ways) - 1)
+    return np.concatenate(ways, axis=1), marks
+
+
+def _chord(start: FloatArray, end: FloatArray) -> FloatArray:
+    """Lists the points between two ends of a chord, (2, m), each with a delta 1 % from the last."""
+    if start[1] < end[1]:
+        return _chord(end, start)[:, ::-1]
+    (e0, d0), (e1, d1) = start, end
+    last = d1 if d1 > 0.0 else _FLOOR * d0  # a log axis has no place for the end at 0
+    if not (d0 > last > 0.0 and np.isfinite([e0, e1]).all()):
+        return np.empty((2, 0))
+    steps = math.ceil(math.log(d0 / last) / _STEP)
+    delta = np.geomspace(d0, last, steps, endpoint=False)[1:]
+    near, far = (d0 - delta) / (d0 - d1), (delta - d1) / (d0 - d1)  # they sum to 1
+    return np.array([np.logaddexp(e0 + np.log(far), e1 + np.log(near)), delta])
+
+
 def _apart(lower: FloatArray, upper: FloatArray, symbol: str) -> str:
     """A note for the legend: the largest relative gap of the bounds, rounded up to one digit."""
     ends = zip(lower.tolist(), upper.tolist(), strict=True)
@@ -248,7 +290,7 @@ def _apart(lower: FloatArray, upper: FloatArray, symbol: str) -> str:
     if not 0 < gap < math.inf:
         return ""
     unit = 10.0 ** math.floor(math.log10(gap) + 2)
-    return f" ({symbol} of both within {math.ceil(100 * gap / unit) * unit:g} %)"
+    return f"\n({symbol} of both within {math.ceil(100 * gap / unit) * unit:g} %)"
 
 
 def _darker(colour: Any) -> tuple[float, ...]:

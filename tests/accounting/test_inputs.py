@@ -87,7 +87,9 @@ def test_an_order_is_above_1(value: Any) -> None:
 
 def test_a_curve_is_over_one_of_both() -> None:
     for given in ({}, {"epsilons": [1.0], "deltas": [0.1]}):
-        with refuses("give exactly one of epsilons and deltas"):
+        with refuses(
+            "give exactly one of epsilons and deltas, such as deltas=[1e-5, 1e-6]; plot()"
+        ):
             RUN.curve(**given)  # type: ignore[arg-type]
 
 

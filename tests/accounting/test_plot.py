@@ -23,7 +23,7 @@ EPSILON_CURVE = tb.Curve.of_epsilons(
 def drawn(curve: tb.Curve, label: str | None = None):
     ax = curve.plot(ax=Figure().subplots(), label=label)
     lower, upper = ax.lines
-    return ax, np.array(lower.get_data()), np.array(upper.get_data())
+    return ax, np.array(lower.get_data()), np.array(upper.get_data())[:, upper.get_markevery()]
 
 
 def test_delta_over_epsilon_shows_both_ends() -> None:
@@ -47,9 +47,88 @@ def test_the_legend_names_the_ends_and_how_far_apart_they_are() -> None:
     for label, before in ((None, ""), ("DP-SGD", "DP-SGD: ")):
         ax, _, _ = drawn(curve, label)
         assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-            f"{before}certified lower bound",
-            f"{before}certified upper bound (ε of both within 0.03 %)",
+            f"{before}certified lower bound, at the points",
+            f"{before}certified upper bound, also between points\n(ε of both within 0.03 %)",
         ]
+
+
+RUN = tb.Gaussian(2.0) * 30
+WHOLE = {
+    "epsilon": RUN.curve(epsilons=[0.0, 6.0, 20.0, 12.0]),
+    "delta": RUN.curve(deltas=[0.5, 1e-3, 1e-9]),
+    "apart": (tb.Gaussian(1.0).shuffled(10) * 2).curve(deltas=[0.1, 1e-9]),
+    "no loss above 1": tb.Laplace(1.0).curve(epsilons=[0.0, 0.9, 1.5]),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_line_of_the_upper_bounds_is_above_delta_also_between_points(name: str) -> None:
+    exact = {"apart": tb.Gaussian(1.0).shuffled(10) * 2, "no loss above 1": tb.Laplace(1.0)}
+    line = WHOLE[name].plot(ax=Figure().subplots()).lines[1]
+    epsilon, delta = np.array(line.get_data())
+    kept = np.linspace(0, epsilon.size - 1, 25).astype(int)
+    run = exact.get(name, RUN)
+    for e, most in zip(epsilon[kept], delta[kept], strict=True):
+        assert run.answer(epsilon=float(e), rtol=1e-3).bounds.lower <= most * (1 + 1e-9)
+    # and where a straight line joins two of its points, but for 1 %
+    seen = np.flatnonzero(delta[1:] * delta[:-1] > 0)
+    for i in seen[np.linspace(0, seen.size - 1, 25).astype(int)]:
+        middle, between = (epsilon[i] + epsilon[i + 1]) / 2, math.sqrt(delta[i] * delta[i + 1])
+        assert run.answer(epsilon=float(middle), rtol=1e-3).bounds.lower <= between * 1.01
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [((0.0, 0.5), (2.0, 1e-3)), ((3.0, 0.9), (900.0, 1e-30)), ((1.0, 0.1), (2.0, 0.0))],
+)
+def test_between_points_the_line_is_a_chord_over_e_to_the_epsilon(
+    start: tuple[float, float], end: tuple[float, float], turned: bool
+) -> None:
+    points = [end, start] if turned else [start, end]
+    curve = tb.Curve.of_deltas([e for e, _ in points], [tb.Bounds(d / 2, d) for _, d in points])
+    epsilon, delta = np.array(curve.plot(ax=Figure().subplots()).lines[1].get_data())
+    assert list(zip(epsilon[[0, -1]], delta[[0, -1]], strict=True)) == points
+    assert (np.diff(epsilon) * (-1 if turned else 1) >= 0).all()
+    (e0, d0), (e1, d1) = start, end
+    with np.errstate(divide="ignore"):  # at the ends
+        log_near, log_far = np.log((d0 - delta) / (d0 - d1)), np.log((delta - d1) / (d0 - d1))
+    there = np.logaddexp(e0 + log_far, e1 + log_near)
+    np.testing.assert_allclose(epsilon, there, rtol=1e-9)
+    steps = np.diff(np.log(delta[delta > 0]))
+    assert np.abs(steps).max() <= 0.0101
+
+
+def test_a_composition_draws_itself_at_points_of_its_own() -> None:
+    ax = RUN.plot(ax=Figure().subplots(), label="run")
+    lower, upper = ax.lines
+    marks = upper.get_markevery()
+    epsilons, deltas = np.array(upper.get_data())[:, marks]
+    assert len(marks) == 41
+    assert 0.8 * RUN.total_variation().lower <= deltas[0] < RUN.total_variation().lower
+    assert deltas[-1] == 1e-12
+    assert (np.diff(epsilons) > 0).all()
+    curve = RUN.curve(deltas=deltas.tolist())
+    np.testing.assert_array_equal(epsilons, curve.upper)
+    np.testing.assert_array_equal(lower.get_xdata(), curve.lower)
+    assert ax.get_legend().get_texts()[0].get_text() == "run: certified lower bound, at the points"
+
+
+@pytest.mark.parametrize("run", [tb.Composition(), tb.Gaussian(1e11, 1e-6) * 2])
+def test_what_reveals_less_than_the_last_delta_is_drawn_at_epsilon_0(run: tb.Composition) -> None:
+    upper = run.plot(ax=Figure().subplots()).lines[1]
+    assert np.abs(upper.get_xdata()).max() < 1e-12
+
+
+def test_points_at_infinity_are_left_out() -> None:
+    leaking = tb.Laplace(1.0) + tb.ApproximateDP(0.1, 1e-7)
+    epsilons, deltas = np.array(leaking.plot(ax=Figure().subplots()).lines[1].get_data())
+    assert deltas[np.isfinite(epsilons)].min() >= 1e-7
+
+
+def test_a_plot_refuses_a_gap_by_name() -> None:
+    with pytest.raises(tb.ParameterError, match=r"rtol must be in \(0, 1\), got 2"):
+        RUN.plot(rtol=2)
 
 
 def test_two_curves_share_axes_and_differ_in_colour() -> None:

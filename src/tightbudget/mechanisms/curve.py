@@ -130,6 +130,10 @@ class Curve:
     def plot(self, ax: Any = None, label: str | None = None) -> Any:
         """Draws lower and upper bounds over eps, with delta on a log axis.
 
+        Guarantee: up to the width of a line, delta is at most the line of the upper bounds, also
+        between the points, since delta is convex in e^eps; the line of the lower bounds only joins
+        them. The legend says so.
+
         Needs the extra ``plot``.
 
         Args:

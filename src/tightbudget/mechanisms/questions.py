@@ -8,6 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from tightbudget.engine.answer import CLOSED_FORM, Answer, Asked
 from tightbudget.engine.buckets.reading import on_buckets
@@ -50,6 +53,9 @@ _MOST_HALVINGS = 6
 # Two pairs are never as close as this after so many halvings: bounds of a formula that are as close
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
+# A picture has so many points, from this part of delta(0) down to this delta: four in a decade are
+# joined by chords that look like the curve.
+_DRAWN, _NEARLY, _LAST_DRAWN = 41, 0.9, 1e-12
 
 _MU = "is not a method: .risk(epsilon).mu bounds the mu of Gaussian differential privacy"
 _RHO = (
@@ -408,7 +414,10 @@ class Questions:
             PrecisionError: the gap cannot be reached at some point.
         """
         if (epsilons is None) == (deltas is None):
-            raise ParameterError("give exactly one of epsilons and deltas")
+            raise ParameterError(
+                "give exactly one of epsilons and deltas, such as deltas=[1e-5, 1e-6]; plot() "
+                "picks its points by itself"
+            )
         rtol = _rtol(rtol)
         caches: dict[int, Cache] = {}  # one point's work often answers the next one
         halvings = 0
@@ -428,6 +437,30 @@ class Questions:
         given = [probability(**{f"deltas[{i}]": d}) for i, d in enumerate(deltas)]
         found = [ask(EpsilonAt(d)) for d in progress(given)]
         return Curve.of_epsilons(given, found)
+
+    def plot(self, ax: Any = None, label: str | None = None, rtol: float = 1e-4) -> Any:
+        """Draws :meth:`curve` at 41 deltas, from nearly delta(0) down to 1e-12.
+
+        Guarantee: see :meth:`Curve.plot`, which also says what is certified between the points.
+
+        Args:
+            ax: matplotlib axes to draw on; new ones if absent.
+            label: for the legend.
+            rtol: wanted relative gap of each point, in (0, 1).
+
+        Returns:
+            The axes.
+
+        Raises:
+            ExtraError: matplotlib is not installed.
+            PrecisionError: the gap cannot be reached at some point.
+        """
+        rtol = _rtol(rtol)
+        whole = _NEARLY * self._ask(_delta_at(0.0), rtol).bounds.lower
+        # where less than the last delta is there, epsilon is 0 at all of them
+        first = whole if whole > _LAST_DRAWN else _NEARLY
+        deltas = [float(f"{x:.2g}") for x in np.geomspace(first, _LAST_DRAWN, _DRAWN)]
+        return self.curve(deltas=deltas, rtol=rtol).plot(ax=ax, label=label)
 
     def tradeoff(
         self, false_positive_rates: Sequence[float] | FloatArray, rtol: float = 1e-4
