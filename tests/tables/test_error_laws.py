@@ -105,6 +105,19 @@ def test_no_corner_of_the_noise_brings_a_variance_out_of_its_interval() -> None:
                 variance_is_in_its_interval(list(rows), tuple(most * s for s in signs))  # type: ignore[arg-type]
 
 
+def test_intervals_of_quotients_are_rounded_outwards() -> None:
+    noise = NoiseLaw(kind="laplace", scale=3.3, step=0.25, rounding=0.1)
+    law = QuotientLaw(noise=noise, sums=3, factor=1.1, low=-90.0, high=90.0)
+    exact = Fraction(1.1) * Fraction(noise.half_width(0.9, 3))
+    times_rows = Fraction(law.half_width_times_rows(0.9))
+    assert exact <= times_rows <= exact * (1 + Fraction(1, 10**12))
+    for value in (60.1, -60.1):
+        ((low, high),) = pairs(law, value, 1e4 / 3)
+        width = exact / Fraction(1e4 / 3)
+        assert -1e-9 <= Fraction(low) - (Fraction(value) - width) <= 0
+        assert 0 <= Fraction(high) - (Fraction(value) + width) <= 1e-9
+
+
 def test_where_the_noise_leaves_no_rows_the_interval_is_all_of_the_range() -> None:
     law = QuotientLaw(noise=at_most(1.0), sums=2, factor=1.0, low=-1.5, high=2.5)
     assert law.intervals([0.5, 0.5, 2.0], 0.95, (0.0, -3.0, 1e9)) == [
