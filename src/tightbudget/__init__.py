@@ -6,6 +6,7 @@ it in this list, never from one below or on its own line:
 
 - ``links``: where does the project live? ``later``: which names load when they are used?
   ``worker``: how does a process end with its parent?
+  ``credentials``: what of a text may be a password?
 - ``errors``: why is a request refused? ``notebook``: how does a value look in a notebook?
 - ``numerics``: what do floating-point numbers promise? ``text_file``: what does a file say?
 - ``pairs``: what may an engine ask of two output distributions? ``drawing``: how is a curve drawn?

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
-from tightbudget.numerics.credentials import hidden
+from tightbudget.credentials import hidden
 from tightbudget.numerics.validate import refuse
 
 SECRET = "hunter2"

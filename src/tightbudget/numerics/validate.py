@@ -21,8 +21,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tightbudget.credentials import hidden
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.credentials import hidden
 from tightbudget.numerics.rounding import FloatArray
 
 T = TypeVar("T")

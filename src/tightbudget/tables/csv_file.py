@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tightbudget.credentials import hidden
 from tightbudget.errors import ParameterError
-from tightbudget.numerics.credentials import hidden
 from tightbudget.numerics.validate import refuse
 
 # A header has at most so many bytes: 2^20, say 10,000 columns with names of 100 characters.

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tightbudget.credentials import hidden
 from tightbudget.errors import ParameterError, SourceError
-from tightbudget.numerics.credentials import hidden
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.interrupts import interrupts
 from tightbudget.tables.catalogs import catalog, check_engine, knows_nan
