@@ -295,13 +295,29 @@ class QuotientLaw(ErrorLaw):
 class RankLaw(ErrorLaw):
     """The rank error of quantiles: by how many rows they miss, whatever the rows are.
 
+    Where the number N of the same rows was released, quantiles of one answer are intervals of one
+    another, for no further price.
+
+    Proof. Let x be the rank error, let the answer s to p have at most p N + x rows below it, and
+    let t be a quantile of q: at most q N rows are below t, and at most (1 - q) N above. If s is
+    above t, then all rows that are not above t are below s, so that q N <= p N + x. So where
+    (q - p) N > x, s is at most t; and in the same way at least t where (p - q) N > x. A smaller
+    number than N proves no more. The probability to miss is shared out between the rank error and
+    the count.
+
     Attributes:
         mechanism: the mechanism that draws them.
+        low: the least value that an answer can have.
+        high: the largest value that an answer can have.
         rows: a public or released number of rows, beyond which no more count; None for none.
+        count: a released number of the same rows, with its noise; None for none.
     """
 
     mechanism: QuantileRelease
+    low: float
+    high: float
     rows: int | None = None
+    count: tuple[int, NoiseLaw] | None = None
 
     def rank_error(self, confidence: float = CONFIDENCE) -> int:
         """Returns by how many rows all answers miss their quantiles, with this confidence.
@@ -312,6 +328,35 @@ class RankLaw(ErrorLaw):
             ParameterError: confidence is not in (0, 1), or too near to 1 for so many quantiles.
         """
         return self.mechanism.rank_error(confidence)
+
+    def intervals(
+        self, numbers: Sequence[Any], confidence: float, noisy_rows: Sequence[float] | None = None
+    ) -> list[Pair | None]:
+        """Returns for each quantile two answers, or ends of the range, that it lies between.
+
+        Guarantee: with at least this probability all of them have their quantile of the rows that
+        count, if the table was the same when these rows were counted.
+
+        Raises:
+            ParameterError: confidence is not in (0, 1), or too near to 1 for so many quantiles.
+        """
+        # above the half of the way to 1, so that the rest is at most half of the chance to miss
+        half = next_up(nearest((1 + exact(confidence=confidence)) / 2))
+        if self.count is None or half >= 1:
+            return [None] * len(numbers)
+        value, noise = self.count
+        rows = max(Fraction(0), value - Fraction(noise.half_width(confidence, 2)))
+        error = self.mechanism.rank_error(half)
+        parts = [exact(q=q) for q in self.mechanism.probabilities]
+        found = list[Pair | None]()
+        for i in range(len(numbers)):
+            q, first = parts[i % len(parts)], i - i % len(parts)
+            answers = list(zip(parts, numbers[first : first + len(parts)], strict=True))
+            # guard: quantiles-between-answers
+            below = [s for p, s in answers if (q - p) * rows > error]
+            above = [s for p, s in answers if (p - q) * rows > error]
+            found.append((max(below, default=self.low), min(above, default=self.high)))
+        return found
 
     def mostly_noise(
         self, numbers: Sequence[Any], noisy_rows: Sequence[float] | None = None

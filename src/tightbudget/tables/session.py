@@ -230,6 +230,9 @@ class Session(Uncopied):
     Each question that is asked is a run of its own, which costs its price: asking the same again
     costs again, also after a crash, since no answer is kept.
 
+    What a session has released, it uses: a count of all rows tells later quantiles how many rows
+    there are, for their intervals and for whether they are mostly noise. That costs nothing.
+
     With a budget of a ledger, ``ledger.budget("ada")``, the session makes a key for each run: the
     name of the session, the question, and a random part, so that the history says what was asked
     and no run takes the key of another one. With a key, ``ledger.budget("ada").keyed("A7")``, runs
@@ -252,7 +255,7 @@ class Session(Uncopied):
     meter: Any
     name: str | None = None
     noise: Noise | None = None
-    _counted: list[tuple[float, int]] = field(init=False, default_factory=list)
+    _counted: list[TableAnswer[int]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, Table):
@@ -329,7 +332,7 @@ class Session(Uncopied):
                     most=price.most,
                     least=price.least,
                     sensitivity=plan.sensitivity,
-                    error=self._with_rows(plan.error),
+                    error=self._with_rows(question, plan.error),
                     mostly_noise=self._surely_mostly_noise(question, plan),
                     total=total,
                     fits=total.amount <= left.amount and total.delta <= left.delta,
@@ -366,7 +369,7 @@ class Session(Uncopied):
             value=value,
             cell=done.cell,
             receipt=done.receipt,
-            error=self._with_rows(planned.plan.error),
+            error=self._with_rows(question, planned.plan.error),
             noisy_rows=noisy_rows,
             key=key,
         )
@@ -390,22 +393,35 @@ class Session(Uncopied):
 
     def _rows(self) -> int | None:
         """Returns a number of rows beyond which no more count: a public or a released one."""
-        public = [] if self.table.units is None else [self.table.units * self.table.rows]
-        released = [rows for _, rows in sorted(self._counted)[:1]]  # with the least noise
-        return min([*public, *released], default=None)
+        known = [] if self.table.units is None else [self.table.units * self.table.rows]
+        if self._counted:
+            best = min(self._counted, key=self._width)
+            known.append(max(0, math.ceil(best.interval()[1])) * self._each(best))
+        return min(known, default=None)
+
+    def _each(self, answer: TableAnswer[int]) -> int:
+        """Returns how many rows may count for one that a released count has counted."""
+        return self.table.rows if answer.question.of == "units" else 1
+
+    def _width(self, answer: TableAnswer[int]) -> float:
+        """Returns how far a released count may be off, in rows."""
+        assert answer.noise is not None
+        return answer.noise.half_width() * self._each(answer)
 
     def _learn(self, answer: TableAnswer[Any]) -> None:
-        """Keeps the upper bound from a released count of all rows or units, which is as public."""
-        question = answer.question
-        if isinstance(question, Count) and question.where is None and answer.noise is not None:
-            _, high = answer.interval()
-            each = self.table.rows if question.of == "units" else 1
-            rows = max(0, math.ceil(high)) * each
-            self._counted.append((answer.noise.half_width() * each, rows))
+        """Keeps a released count of all rows or units: what it tells later is as public."""
+        if isinstance(answer.question, Count) and answer.question.where is None:
+            self._counted.append(answer)
 
-    def _with_rows(self, error: ErrorLaw | None) -> ErrorLaw | None:
-        """Returns an error law that knows how many rows there are at most, if it asks for that."""
-        return replace(error, rows=self._rows()) if isinstance(error, RankLaw) else error
+    def _with_rows(self, question: Any, error: ErrorLaw | None) -> ErrorLaw | None:
+        """Returns an error law that knows how many rows there are, if it asks for that."""
+        if not isinstance(error, RankLaw):
+            return error
+        # of the same rows: a count of units, or of other rows, bounds their number from above alone
+        same = [a for a in self._counted if a.question.of == "rows" and question.where is None]
+        best = min(same, key=self._width, default=None)
+        count = None if best is None or best.noise is None else (best.value, best.noise)
+        return replace(error, rows=self._rows(), count=count)
 
     def _surely_mostly_noise(self, question: Any, plan: Plan) -> bool:
         """Says whether the answer of a plan is mostly noise, whatever the rows are."""

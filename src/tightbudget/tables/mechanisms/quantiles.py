@@ -29,7 +29,8 @@ class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
     rows come as a histogram on the grid, from one scan, and a :class:`QuantileRelease` answers.
     Its rank error says by how many rows the answers may miss, before and after they are asked. It
     grows with ``rows_per_unit``, with the number of quantiles, and with the logarithm of the number
-    of grid points: where values are integers, say ``step=1``.
+    of grid points: where values are integers, say ``step=1``. After a :class:`Count` of all rows in
+    the same session, quantiles of all rows have intervals in values, too.
 
     Guarantee: epsilon-DP, delta = 0, for tables of which one has all rows of one unit more; one
     cell, "value". A unit has at most ``rows_per_unit`` rows that count.
@@ -65,7 +66,9 @@ class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
             scan=scan,
             mechanism=mechanism,
             value=lambda points: tuple(point * grid.step for point in points),
-            error=RankLaw(mechanism=mechanism),
+            error=RankLaw(
+                mechanism=mechanism, low=grid.low * grid.step, high=grid.high * grid.step
+            ),
         )
 
     @cached_property
