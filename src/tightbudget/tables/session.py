@@ -360,6 +360,7 @@ class Session(Uncopied):
         """
         _check_question(question)
         planned = question.planned(self.table)  # it may refuse, before the price is held
+        error = self._with_rows(question, planned.plan.error)
         key, meter = self._pays(question, planned.table)
         run: Any = planned.with_noisy_rows()
         done = question.release(run, meter=meter, noise=self.noise)
@@ -369,7 +370,7 @@ class Session(Uncopied):
             value=value,
             cell=done.cell,
             receipt=done.receipt,
-            error=self._with_rows(question, planned.plan.error),
+            error=error,
             noisy_rows=noisy_rows,
             key=key,
         )
