@@ -289,6 +289,22 @@ def quantiles_lie_between(records: list[int], answers: list[int], fewer: int) ->
                 assert pair[0] <= t <= pair[1]
 
 
+def test_the_rank_error_has_at_most_half_of_the_chance_to_miss() -> None:
+    asked = list[float]()
+
+    class Asked(Drawn):
+        def rank_error(self, confidence: float = 0.95) -> int:
+            asked.append(confidence)
+            return 1
+
+    mechanism: Any = Asked((Fraction(0), Fraction(1)), 1)
+    for confidence in (0.9, 0.95, 0.3):
+        law = RankLaw(mechanism=mechanism, low=0, high=9, count=(40, at_most(1)))
+        assert law.intervals([2, 5], confidence) == [(0, 5), (2, 9)]
+        miss = (1 - Fraction(repr(asked[-1]))) * 2
+        assert 0 <= 1 - Fraction(repr(confidence)) - miss < 1e-12
+
+
 @pytest.mark.slow
 def test_intervals_between_simulated_quantiles_have_the_truth() -> None:
     """At 80 %: of 300 answers no more have one miss than 20 % but for five standard deviations."""
