@@ -37,6 +37,8 @@ def tables(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("earlier", [True, False])
 def test_tables_are_made_of_the_stored_results(name: str, earlier: bool) -> None:
     results = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    if earlier and results["before"] is None:
+        pytest.skip("the results were measured without an earlier version")
     if not earlier:
         results = without_before(results)
     text = getattr(module("report"), name)(results)

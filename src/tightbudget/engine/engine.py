@@ -18,7 +18,6 @@ from tightbudget.engine.answer import SADDLE_POINT, Answer
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.refine import FIRST_LENGTH, SHORT
 from tightbudget.engine.cache import Cache
-from tightbudget.engine.levels.refine import MANY
 from tightbudget.engine.methods import (
     LEVELS_REACH,
     ByBuckets,
@@ -181,10 +180,9 @@ class Engine:
             yield ByLines(self.saddle_points)
         yield ByFewerRuns(self.parts)
         # short arrays of doubles answer fast; where they do not do, several grids or smoothed
-        # lines may, which take longer where many pairs are different
-        many = any(len(pairs) > MANY for pairs in self.pairs)
+        # lines may
         if self.saddle_points or rtol >= LEVELS_REACH:
-            short = self.saddle_points and rtol >= LEVELS_REACH and not many
+            short = self.saddle_points and rtol >= LEVELS_REACH
             longest = SHORT if short else FIRST_LENGTH
             yield ByBuckets(self.parts, patient=False, longest=longest)
         yield ByMoments(self.parts)

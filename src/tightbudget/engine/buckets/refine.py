@@ -120,6 +120,8 @@ def refine(
             if known[i].why:  # the other direction may still settle it
                 why = known[i].why
                 break
+        if why and not patient:
+            break
     worst = Bounds.worst(found.bounds for found in known)
     if worst.relative_gap <= rtol or worst.upper <= FLOOR or worst.decides(target):
         return Known(worst)

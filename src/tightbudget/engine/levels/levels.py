@@ -29,7 +29,6 @@ from tightbudget.engine.levels.masses import Level, Lower, Upper
 from tightbudget.numerics.rounding import FloatArray, add_up, mul_up, sum_up
 
 ABOVE = 0.75  # of a grid's points: large losses are above the middle, and few are as far below
-_LEAST_REACH = 256  # with fewer points a grid only makes another one necessary
 
 
 @dataclass(frozen=True)
@@ -38,28 +37,13 @@ class Room:
 
     Attributes:
         sizes: points of the grid of each level from 0 on; later ones have as many as the last.
-        fewest: points that a grid of each level keeps while many measures are to be composed: one
-            large loss needs its step, however many measures there are.
     """
 
     sizes: tuple[int, ...]
-    fewest: tuple[int, ...] = (0,)
 
     def points(self, level: int) -> int:
         """Returns the number of points of the grid of one level."""
         return self.sizes[min(level, len(self.sizes) - 1)]
-
-    def among(self, measures: int) -> Room:
-        """Returns the room of grids while so many measures are still to be composed.
-
-        What grids of n points add falls with n^2, and each round of products adds it once: with
-        2^(1/3) times fewer points a round before, all rounds cost the least for what they add.
-        """
-        fewer = []
-        for k, n in enumerate(self.sizes):
-            least = max(self.fewest[min(k, len(self.fewest) - 1)], _LEAST_REACH)
-            fewer.append(max(min(n, least), int(n / math.cbrt(measures))))
-        return replace(self, sizes=tuple(fewer))
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class LevelPlan:
 def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
     """The grids of one run, from the finest to the coarsest, each with its number of points."""
     grids: list[tuple[Grid, int]] = []
-    room, level = plan.room.among(len(plan.runs)), run.level
+    room, level = plan.room, run.level
     h, left, right, edge = math.ldexp(plan.base, 2 * run.level), 0, 0, float(run.edge)
     while True:
         most = int(ABOVE * room.points(level)) // RATIO * RATIO  # on each side
@@ -166,11 +166,11 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
         uppers[run.level + k] = Upper(first, scale_up(u[k], ulps) + TINY * (u[k] > 0.0))
         low, excess = lowered(p[k], r[k], p[k] * ulps * 2 * UNIT, r[k] * ulps * 2 * UNIT)
         lowers[run.level + k] = Lower(first, low, excess, 0.0)
-    rest, room = (run.edge, plan.base), plan.room.among(len(plan.runs))
+    rest = run.edge, plan.base
     return (
-        Levels(*rest, uppers, room, run.middle, add_up(*lost)),
+        Levels(*rest, uppers, plan.room, run.middle, add_up(*lost)),
         # labels are right edges: half a step above the losses
-        Levels(*rest, lowers, room, run.middle + grids[0][0].step / 2, 0.0),
+        Levels(*rest, lowers, plan.room, run.middle + grids[0][0].step / 2, 0.0),
     )
 
 

@@ -6,7 +6,6 @@ hockey-stick sums of all points.
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import math
 from collections.abc import Sequence
@@ -29,10 +28,8 @@ class LevelProfile:
 
     def __init__(self, parts: Parts, plan: LevelPlan) -> None:
         measures = [placed(run, plan) for run in plan.runs]
-        counts = [run.count for run in plan.runs]
-        uppers = [power(one, k, plan) for (one, _), k in zip(measures, counts, strict=True)]
-        lowers = [power(one, k, plan) for (_, one), k in zip(measures, counts, strict=True)]
-        upper, lower = merged(uppers, plan), merged(lowers, plan)
+        upper = composed([one for one, _ in measures], plan)
+        lower = composed([one for _, one in measures], plan)
         self._uppers, self._lowers = upper.axes(), lower.axes()
         # a part without a finite loss loses all
         self.lost = 1.0 if parts.certain else upper.infinite  # guard: levels-certain
@@ -148,17 +145,27 @@ def _room(
     distance, many = np.concatenate(where), np.concatenate(number)
     order = np.argsort(distance)
     distance, beyond = distance[order], np.cumsum(many[order][::-1])[::-1]
-    sizes, fewest, h = [reach], [0], step
+    sizes, h = [reach], step
     while ABOVE * reach * h < distance[-1] and len(sizes) < _LEVELS:
         # (4h)^2 / 4 for each loss that is placed on the next grid
         moved = int(np.searchsorted(-beyond, -_SHARE * demand.variance / (4.0 * h * h)))
         need = float(distance[moved - 1]) / (ABOVE * h) if moved else 0.0
-        fewest[-1] = math.ceil(min(need, _LONGEST))
-        sizes[-1] = max(reach, fewest[-1])
+        sizes[-1] = max(reach, math.ceil(min(need, _LONGEST)))
         sizes.append(reach)
-        fewest.append(0)
         h *= RATIO
-    return Room(tuple(sizes), tuple(fewest))
+    return Room(tuple(sizes))
+
+
+def composed(measures: Sequence[Levels[Level]], plan: LevelPlan) -> Levels[Level]:
+    """The composition of one measure of each run of the plan, each as often as it runs.
+
+    Measures that run equally often are convolved first: then they have one power, not one each.
+    """
+    alike = dict[int, list[Levels[Level]]]()
+    for run, one in zip(plan.runs, measures, strict=True):
+        alike.setdefault(run.count, []).append(one)
+    powers = [power(merged(ones, count, plan), count, plan) for count, ones in alike.items()]
+    return merged(powers, 1, plan)
 
 
 def power(one: Levels[Level], runs: int, plan: LevelPlan) -> Levels[Level]:
@@ -188,15 +195,14 @@ def tidied(measure: Levels[Level], uses: int, plan: LevelPlan) -> Levels[Level]:
     return measure
 
 
-def merged(measures: Sequence[Levels[Level]], plan: LevelPlan) -> Levels[Level]:
-    """Convolves all measures, the shortest first."""
+def merged(measures: Sequence[Levels[Level]], uses: int, plan: LevelPlan) -> Levels[Level]:
+    """Convolves all measures, the shortest first, for so many uses in the composition."""
     heap = [(len(one), i, one) for i, one in enumerate(measures)]
     heapq.heapify(heap)
     number = len(heap)
     while len(heap) > 1:
-        room = plan.room.among(len(heap) - 1)
-        one, other = (dataclasses.replace(heapq.heappop(heap)[2], room=room) for _ in range(2))
-        both = tidied(one * other, 1, plan)
+        one, other = (heapq.heappop(heap)[2] for _ in range(2))
+        both = (one * other).trimmed(plan.least / uses)
         number += 1
         heapq.heappush(heap, (len(both), number, both))
     return heap[0][2]

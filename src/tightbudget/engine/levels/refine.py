@@ -25,7 +25,6 @@ _MOST = 2**16  # points of each grid: 100 runs take two seconds, and one long gr
 _FIRST = 0.2
 _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
 _NARROWEST = 1e-15  # buckets, nats
-MANY = 128  # different pairs: each takes some 40 ms
 _FAR = -40.0  # ln delta; below it a first guess may be off by many nats
 _LEAST = -660.0  # ln delta; masses that make less are hardly doubles
 _NOTHING = 0.99  # a relative gap
@@ -37,7 +36,7 @@ def by_levels(
     rtol: float,
     target: float | None,
     cache: Cache | None,
-) -> Bounds | None:
+) -> Bounds:
     """Bounds of the answer for the worse direction, as close as a few passes bring them.
 
     Guarantee: the exact value lies inside.
@@ -49,11 +48,7 @@ def by_levels(
         target: a value that the answer is to be compared with.
         cache: where profiles are kept for later questions.
 
-    Returns:
-        The bounds; None where so many pairs are different that this takes longer than one grid.
     """
-    if any(len(parts.parts) > MANY for parts in directions):
-        return None
     asked = on_buckets(question)
     settled = [asked.settled(parts) for parts in directions]
     known = [Bounds(0.0, question.most) if one is None else one for one in settled]

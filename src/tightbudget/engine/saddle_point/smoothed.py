@@ -47,6 +47,7 @@ from tightbudget.pairs.transform import ComplexArray
 
 # Any of these constants is sound: they choose lines, and each line proves its own errors.
 _MOST_POINTS = 150_000  # of a line: two seconds, after which the buckets are asked
+_MOST_VALUES = 600_000  # of all mechanisms on a line: eight seconds
 _LEAST_GAP = 1e-6  # the points are as 1 / sqrt(gap): for closer bounds they are too many
 _SPARE = 7.0  # nats by which an error of a line is below the gap
 # Nats that the integrand may be above delta. The values of M^k have 12 digits or so; 17 nats leave
@@ -206,7 +207,7 @@ def _lines(
     enough = fallen <= -(goal + max(above, 0.0))
     i = int(np.argmax(enough)) if enough.any() else heights.size - 1
     n = math.ceil(float(heights[i]) / step) + 2
-    if n > _MOST_POINTS:
+    if n > min(_MOST_POINTS, _MOST_VALUES / len(term.groups)):
         return None
     t = step * np.arange(n, dtype=np.float64)
     values = _values(term, c, t)
