@@ -21,6 +21,7 @@ from tightbudget.engine.levels.placing import LevelPlan, Run
 from tightbudget.engine.levels.profile import LevelProfile
 from tightbudget.engine.levels.refine import by_levels
 from tightbudget.engine.question import DeltaAt
+from tightbudget.errors import CalibrationError
 from tightbudget.pairs.direction import Direction
 
 # ------------------------------------------------------------- any plan whatever, in rationals
@@ -155,6 +156,69 @@ def test_rare_samples_are_answered_at_the_default_gap(
     bounds = run.epsilon(delta)
     assert bounds.relative_gap <= 1e-4
     assert bounds.lower * (1 - 2e-5) <= epsilon <= bounds.upper * (1 + 2e-5)
+
+
+# -------------------------------------------------------- losses beyond the last point
+
+CUT = {
+    "gaussian": tb.Gaussian(0.7),
+    "sampled": tb.Gaussian(0.3).subsampled(0.1),
+    "laplace": tb.Laplace(0.4),
+    "atoms": tb.DiscreteLaplace(2.0, 3),
+    "only under P": tb.HistogramPair((5, 1, 2), (1, 4, 0)),
+}
+
+
+@pytest.mark.parametrize("mechanism", CUT.values(), ids=CUT)
+@given(
+    top=st.floats(-1.0, 5.0),
+    step=st.sampled_from([0.25, 0.01, 1 / 3]),
+    points=st.sampled_from([16, 64, 256]),
+    epsilon=st.floats(0.0, 5.0),
+)
+@settings(max_examples=30)
+def test_a_grid_may_end_anywhere(mechanism, top: float, step: float, points: int, epsilon: float):
+    run = tb.compose([mechanism])
+    for parts, one in zip(run.engine.parts, run.engine.apart(), strict=True):
+        edge = edge_near(parts.parts[0], 0.0, step)
+        plan = LevelPlan(
+            (Run(parts.parts[0].pair, 1, edge, 0, -9.0, max(top, float(edge)), 0.0),),
+            step,
+            Room((points,)),
+            0.0,
+            0.0,
+        )
+        bounds = LevelProfile(parts, plan).delta(epsilon)
+        exact = one.answer(DeltaAt(epsilon), 1e-6, insist=False).bounds
+        assert bounds.lower <= exact.upper
+        assert exact.lower <= bounds.upper
+
+
+def test_losses_beyond_the_last_point_count_there() -> None:
+    parts = tb.compose([tb.Gaussian(0.1)]).engine.parts[0]  # a loss is 50 on average
+    edge = edge_near(parts.parts[0], 0.0, 0.5)
+    plan = LevelPlan(
+        (Run(parts.parts[0].pair, 1, edge, 0, -9.0, 5.0, 0.0),), 0.5, Room((64,)), 0.0, 0.0
+    )
+    bounds = LevelProfile(parts, plan).delta(1.0)
+    assert bounds.lower > 0.999 * -math.expm1(1.0 - 5.0)
+    assert bounds.upper == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 1e-4, 1e-8])
+def test_samples_with_hardly_any_noise_are_answered(sigma: float) -> None:
+    """Whoever is in a sample is seen: delta is the chance to be in one."""
+    run = tb.Gaussian(sigma).subsampled(0.01) * 20
+    for epsilon in (0.1, 1.0, 30.0):
+        bounds = run.delta(epsilon)
+        assert bounds.lower <= 1 - 0.99**20 * (1 - 1e-12)
+        assert bounds.upper >= 1 - 0.99**20 * (1 + 1e-12)
+
+
+def test_a_target_that_any_noise_meets_is_refused() -> None:
+    """A record is in no sample with a chance of 0.82: no attack with fpr .1 has a tpr of .3."""
+    with pytest.raises(CalibrationError, match="all meet the target"):
+        tb.calibrate(lambda s: tb.Gaussian(s).subsampled(0.01) * 20, tpr=0.3, fpr=0.1)
 
 
 @pytest.mark.slow

@@ -87,7 +87,8 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
 
     Guarantee: as the types say. A loss lies on the first grid that reaches it. Below the last grid
     the upper measure lifts it to the first point; above, it counts it as lost at +inf. The lower
-    measure drops both.
+    measure drops the first, and counts the second at the last point: a loss that is larger than
+    its label is none the worse.
     """
     grids = nested(run, plan)
     # the edges of all bins, and where the bins of each grid lie among them
@@ -128,6 +129,9 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
             p[level][to] += light[here]
             r[level][to] += excess[here]
             before += count
+        # beyond the last edge, or up to its slack before it
+        p[-1][-1] += bins.p.lower[m]
+        r[-1][-1] += bins.p.lower[m] * off[-1]
     crowd = [1] * len(grids)
     atoms = run.pair.atoms()
     if len(atoms):
@@ -139,6 +143,10 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
                 # loss <= point[where], by at least ``behind``
                 where, behind = grid.locate(losses)
                 taken = waiting & (where > 0) & (where < n)
+                if level == len(grids) - 1 and not above:
+                    # larger losses count at the last point
+                    taken = waiting & (where > 0)
+                    where = np.minimum(where, n - 1)
                 waiting &= ~taken
                 place, some = where[taken], masses[taken]
                 crowd[level] += int(np.max(np.bincount(place), initial=0))

@@ -75,6 +75,7 @@ _RESOLVED = 0.7
 _SHARE = 0.5
 _BEYOND = 20.0  # the P-mass above epsilon + 20 / theta is about 2e-9 of delta: coarse grids do
 _LONGEST = 2.0**17  # points of a grid: two seconds for a few hundred runs, and more for more
+_SURE = 45.0  # nats above epsilon that a loss has which need not be told from an infinite one
 _LEVELS = 64  # sizes that are planned: steps from 1 to 4^64
 
 
@@ -86,11 +87,22 @@ def _common(sketch: Sketch) -> float:
     return apart if apart > 0.0 else math.inf
 
 
-def _typical(sketch: Sketch, rare: float) -> float:
-    """The mean loss of one run without its largest losses, of so much mass, nats."""
+def _typical(sketch: Sketch, rare: float, most: float) -> float:
+    """The mean loss of one run without its largest losses, of so much mass, nats.
+
+    Losses above ``most`` count as that.
+    """
     masses = np.exp(sketch.log_masses)
     kept = np.cumsum(masses[::-1])[::-1] > rare
-    return float(np.average(sketch.losses[kept], weights=masses[kept]))
+    losses = np.minimum(sketch.losses[kept], most)
+    return float(np.average(losses, weights=masses[kept]))
+
+
+def _least(sketch: Sketch, mass: float) -> float:
+    """Returns a loss of one run below which there is hardly so much P-mass, nats."""
+    below = np.logaddexp.accumulate(sketch.log_masses)
+    first = int(np.searchsorted(below, math.log(mass)))
+    return float(sketch.losses[max(0, first - 1)])
 
 
 def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
@@ -100,7 +112,14 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     # resolved, too, which a tilt for rare large ones hardly sees
     step = min(1.0, math.sqrt(2.0 * demand.variance / total))  # a spread is of second order below
     step = min(step, *(_RESOLVED / math.sqrt(reach) * _common(part.sketch) for part in parts.parts))
-    middles = [_typical(part.sketch, 0.1 / total) for part in parts.parts]
+    least = demand.cut_share * math.exp(demand.saddle.log_delta)
+    # no tilt: what is lifted on the left counts as P-mass
+    lows = [_least(part.sketch, least / total) for part in parts.parts]
+    # a loss with which the sum is far above epsilon, whatever the others are: larger ones count as
+    # infinite from above and as this one from below, which costs e^-45 of their mass
+    most = max(0.0, demand.saddle.epsilon) + _SURE
+    most -= sum(part.count * min(0.0, low) for part, low in zip(parts.parts, lows, strict=True))
+    middles = [_typical(part.sketch, 0.1 / total, most) for part in parts.parts]
     far = demand.saddle.epsilon + _BEYOND / max(demand.saddle.theta, 1e-300)
     far -= sum(part.count * middle for part, middle in zip(parts.parts, middles, strict=True))
     # the step of a grid that a loss that makes delta alone may be placed on
@@ -110,24 +129,25 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     if tilted:
         step = min(step, widest / RATIO ** max(0, math.ceil(math.log(widest / step, RATIO))))
     step = base_step(parts.parts, [step] * len(parts.parts))
-    least = demand.cut_share * math.exp(demand.saddle.log_delta)
     runs = []
-    for part, middle in zip(parts.parts, middles, strict=True):
-        span = span_of(part, demand, demand.saddle.theta, total)
-        # no tilt: what is lifted on the left counts as P-mass
-        below = np.logaddexp.accumulate(part.sketch.log_masses)
-        first = int(np.searchsorted(below, math.log(least / total)))
-        low = float(part.sketch.losses[max(0, first - 1)])
+    for part, low, middle in zip(parts.parts, lows, middles, strict=True):
+        high = min(most, span_of(part, demand, demand.saddle.theta, total).high)
         edge = edge_near(part, middle, step)
-        runs.append(Run(part.pair, part.count, edge, 0, low, span.high, middle))
+        runs.append(Run(part.pair, part.count, edge, 0, low, high, middle))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
-    room = _room(parts, middles, demand, step, far, reach) if tilted else Room((reach,))
+    room = _room(parts, middles, most, demand, step, far, reach) if tilted else Room((reach,))
     coarsening = 0.3 * demand.variance / doublings
     return LevelPlan(tuple(runs), step, room, least / doublings, coarsening)
 
 
 def _room(
-    parts: Parts, middles: Sequence[float], demand: Demand, step: float, far: float, reach: int
+    parts: Parts,
+    middles: Sequence[float],
+    most: float,
+    demand: Demand,
+    step: float,
+    far: float,
+    reach: int,
 ) -> Room:
     """The number of points of each grid.
 
@@ -139,7 +159,7 @@ def _room(
     where, number = [np.array([far])], [np.ones(1)]  # the sum
     sketches = parts.picture.without_tail(tail).sketches
     for (sketch, count), middle in zip(sketches, middles, strict=True):
-        where.append(np.abs(sketch.losses - middle))
+        where.append(np.abs(np.minimum(sketch.losses, most) - middle))
         log_m = tilted_moments(sketch, theta)[0]
         number.append(count * np.exp(theta * sketch.losses + sketch.log_masses - log_m))
     distance, many = np.concatenate(where), np.concatenate(number)
