@@ -423,7 +423,7 @@ def test_where_the_saddle_points_are_not_close_enough_both_engines_count(
     wide = Bounds(0.9 * truth.lower, truth.upper)
     monkeypatch.setattr(SaddlePoint, "bounds", lambda *_: wide)
     monkeypatch.setattr(SaddlePoint, "smoothed", lambda *_: None)
-    monkeypatch.setattr(methods, "by_levels", lambda *_: None)
+    monkeypatch.setattr(methods, "by_levels", lambda *_: Bounds(0.0, math.inf))
     assert engine.answer(asked, 1e-3).required().overlaps(truth)  # by the buckets
     monkeypatch.setattr(methods, "refine", refuses)
     assert engine.answer(asked, 1e-3).required() == truth  # each has one good end

@@ -174,9 +174,9 @@ MUTATIONS = [
         lambda: is_refused(lambda: tb.RemoteLedger("http://ledger.test")),
     ),
     Without(
-        "a password in the address is shown",
+        "an address may have a password",
         {"address-without-password": "if False:"},
-        lambda: is_refused(lambda: tb.RemoteLedger("http://ada:hidden@ledger.test")),
+        lambda: is_refused(lambda: tb.RemoteLedger("https://ada:hidden@ledger.test")),
     ),
     Without(
         "a token may have lines",

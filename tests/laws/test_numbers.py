@@ -317,7 +317,7 @@ EXAMPLES: list[Example] = [
 # public names that take numbers, and have no example: why
 OTHERS = {
     "Answer": "a result", "Amount": "a result", "Calibration": "a result", "Comparison": "a result",
-    "Risk": "a result",
+    "Risk": "a result", "TableAnswer": "a result",
     "BlockTerms": "a result", "Event": "a result", "Verification": "a result",
     "Explanation": "a result",
     "tightbudget.privacy_buckets.Buckets": "made by its own constructors",
