@@ -105,6 +105,7 @@ OTHERS = {
     "BaseHold": "an abstract part of holds of a ledger",
     "BaseBlocks": "an abstract part of sets of blocks of a ledger",
     "BaseBlockRange": "an abstract part of ranges of blocks of a ledger",
+    "Places": "keeps nothing between calls: its ledger has the claims",
     "OpenDPNoise": "keeps nothing between calls",
     "FixedNoise": "no noise, for tests alone",
     "PrivateLogisticRegression": "keeps what was released, and no meter",
