@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import exact
 from tests.guards.mutants import Without, each, lose_a_truth
-from tests.release.test_stopping import ANSWER, OUTPUTS, STOPS, Bits, price, schedule
+from tests.release.test_stopping import ANSWER, STOPS, Bits, delta_of, price, schedule
 
 import tightbudget as tb
 from tightbudget.release.stopping import StoppingCallback
@@ -142,17 +141,6 @@ def excess(ledger: tb.Ledger, seed: int) -> Fraction:
         seen, epsilon = attacked(ledger, f"{seed} {i}", deeds.__getitem__, bits)
         assert charged.setdefault(seen, epsilon) == epsilon
     return delta_of(charged)
-
-
-def delta_of(charged: dict[Bits, Fraction]) -> Fraction:
-    """The smallest delta for which these prices hold, of the bits that were seen."""
-    total = Fraction(0)
-    for seen, epsilon in charged.items():
-        p = q = Fraction(1)
-        for bit in seen:
-            p, q = p * OUTPUTS[bit][0], q * OUTPUTS[bit][1]
-        total += max(Fraction(0), p - exact.exp_ends(epsilon)[1] * q)
-    return total
 
 
 def test_whoever_kills_by_what_was_seen_breaks_nothing(ledger: tb.Ledger) -> None:

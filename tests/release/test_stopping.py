@@ -55,7 +55,12 @@ def trained(rule: Mapping[Bits, bool], bits: Bits) -> tuple[Bits, Fraction]:
 
 def excess(rule: Mapping[Bits, bool]) -> Fraction:
     """The smallest delta for what was charged."""
-    charged = dict(trained(rule, bits) for bits in itertools.product((0, 1), repeat=STOPS[-1]))
+    bits = itertools.product((0, 1), repeat=STOPS[-1])
+    return delta_of(dict(trained(rule, one) for one in bits))
+
+
+def delta_of(charged: Mapping[Bits, Fraction]) -> Fraction:
+    """The smallest delta for which these prices hold, of the bits that were seen."""
     total = Fraction(0)
     for seen, epsilon in charged.items():
         p = q = Fraction(1)

@@ -87,8 +87,8 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
 
     Guarantee: as the types say. A loss lies on the first grid that reaches it. Below the last grid
     the upper measure lifts it to the first point; above, it counts it as lost at +inf. The lower
-    measure drops the first, and counts the second at the last point: a loss that is larger than
-    its label is none the worse.
+    measure drops the first, and counts the second at the last point, with the Q-mass of a loss
+    there: it is larger than the exact one, which makes no delta larger.
     """
     grids = nested(run, plan)
     # the edges of all bins, and where the bins of each grid lie among them
