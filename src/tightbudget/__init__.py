@@ -94,6 +94,7 @@ _IN_THEIR_ROOM = {
     "MECHANISMS",
     "Direction",
     "AboveThresholdRun",
+    "GroupedQuantiles",
     "QuestionPreview",
     "SessionPreview",
     "TableAnswer",

@@ -101,7 +101,15 @@ def test_each_question_is_answered() -> None:
     assert [row[:2] for row in zones["rows"]] == [["a", 3], ["b", 2], ["c", 0]]
     riders = released("groups", "--column", "rider", "--keys", "1, 2")
     assert [row[:2] for row in riders["rows"]] == [[1, 2], [2, 2]]
-    assert spent() == 700
+    of_each = ["--group", "zone", "--keys", "a,b,c"]
+    halves = released("quantiles", *ends, "--probabilities", "0.5", *of_each)
+    assert halves["columns"][:3] == ["zone", "probability", "value"]
+    assert [row[:2] for row in halves["rows"]] == [["a", 0.5], ["b", 0.5], ["c", 0.5]]
+    for question in ("sum", "mean"):
+        grouped = released(question, *ends, *of_each)
+        assert grouped["columns"][:2] == ["zone", "value"]
+        assert [row[0] for row in grouped["rows"]] == ["a", "b", "c"]
+    assert spent() == 1000
 
 
 def test_a_csv_file_has_the_types_that_are_named() -> None:
@@ -227,6 +235,16 @@ SIGNS = "where must be COLUMN SIGN VALUE with one of the signs == != <= >= < >, 
             ["release", "sum", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 3,
              "--high", 1],
             "bounds must ascend, got (3, 1)",
+        ),
+        (
+            ["release", "mean", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 0,
+             "--high", 9, "--group", "zone"],
+            "give --group and --keys together: groups have public keys",
+        ),
+        (
+            ["release", "mean", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 0,
+             "--high", 9, "--group", "tip", "--keys", "1"],
+            "group must be one of the columns rider, zone",
         ),
     ],
 )  # fmt: skip

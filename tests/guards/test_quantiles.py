@@ -48,7 +48,18 @@ def far_points_are_rare_or_refused() -> bool:
     return False
 
 
+def rank_error_is_of_all_columns() -> bool:
+    """With three columns each has a third of the chance to miss."""
+    mechanism = kept.quantile(0.5, 2**20)
+    return mechanism.rank_error(0.7, columns=3) == mechanism.rank_error(0.9)
+
+
 MUTATIONS = [
+    Without(
+        "the rank error of several columns is that of one",
+        {"rank-error-of-all-columns": "quantiles = len(self.probabilities)"},
+        rank_error_is_of_all_columns,
+    ),
     Without(
         "the rank error is that of the probability with the least rate",
         {"rank-error-of-the-worst": "rate = Fraction(self._rate(parts[0])) * parts[0].denominator"},

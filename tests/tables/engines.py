@@ -179,6 +179,13 @@ QUESTIONS: Mapping[str, Callable[[Source, Contribution], Any]] = {
     "one sum": lambda source, bound: source.sums(bound, [FINE]),
     "histogram": lambda source, bound: source.histogram(bound, X),
     "fine histogram": lambda source, bound: source.histogram(bound, N),
+    "histograms by key": lambda source, bound: source.histograms(bound, ["key"], X, keys=None),
+    "histograms by both": lambda source, bound: source.histograms(
+        bound, ["zone", "key"], N, keys=[(1, "a"), (1, "|b"), (3, ""), (9, "a")]
+    ),
+    "histograms by zone": lambda source, bound: source.histograms(
+        bound, ["zone"], FINE, keys=[2, 2**53, 2**53 + 1]
+    ),
     "units by key": lambda source, bound: source.groups(bound, ["key"], [], keys=None),
     "units by zone": lambda source, bound: source.groups(
         bound, ["zone"], [], keys=[2, 2**53, 2**53 + 1]

@@ -259,7 +259,7 @@ class Drawn:
     probabilities: tuple[Fraction, ...]
     most: int
 
-    def rank_error(self, confidence: float = 0.95) -> int:
+    def rank_error(self, confidence: float = 0.95, *, columns: int = 1) -> int:
         return self.most
 
 
@@ -293,7 +293,7 @@ def test_the_rank_error_has_at_most_half_of_the_chance_to_miss() -> None:
     asked = list[float]()
 
     class Asked(Drawn):
-        def rank_error(self, confidence: float = 0.95) -> int:
+        def rank_error(self, confidence: float = 0.95, *, columns: int = 1) -> int:
             asked.append(confidence)
             return 1
 

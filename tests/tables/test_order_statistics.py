@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.exact import exp_ends
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.release.cases import Case
 from tests.release.small import Script, apart, columns
@@ -19,7 +21,7 @@ from tests.tables.test_laws import LAWS
 import tightbudget as tb
 from tightbudget.errors import ParameterError, ReleaseError
 from tightbudget.release.mechanisms.robust import LIMIT
-from tightbudget.tables import OrderStatistic, Quantiles, Table
+from tightbudget.tables import GroupedQuantiles, OrderStatistic, Quantiles, Table
 from tightbudget.tables.mechanism import TableMechanism
 from tightbudget.tables.mechanisms.order_statistics import middle
 from tightbudget.tables.source import Contribution, Runs
@@ -144,6 +146,236 @@ def test_a_unit_moves_a_histogram_by_its_rows_and_an_order_statistic_by_one_reco
                         assert (one - other).total() <= 1
 
 
+# ------------------------------------------------------------------- quantiles of each group
+
+MEDIANS = GroupedQuantiles(
+    by="k", column="x", probabilities=(0.5,), bounds=(0, 2), epsilon=1, step=1
+)
+
+
+def in_zones(
+    rows: Sequence[tuple[str | None, str, float]], engine: bool = False, **declared: Any
+) -> Table:
+    """A table of units, groups and values; the keys p and q are public, others are not."""
+    names = {"unit": pyarrow.string(), "k": pyarrow.string(), "x": pyarrow.float64()}
+    columns_ = dict(zip(names, zip(*rows, strict=True) if rows else [()] * 3, strict=True))
+    kinds: list[Any] = [object, object, np.float64]
+    data: Any = {
+        name: np.array(columns_[name], dtype=kind) for name, kind in zip(names, kinds, strict=True)
+    }
+    if engine:
+        data = pyarrow.table(
+            {name: list(columns_[name]) for name in names},
+            schema=pyarrow.schema(list(names.items())),
+        )
+    return Table(data, unit="unit", domains={"k": ("p", "q")}, **declared)
+
+
+def scanned_in_zones(question: Any, asked: Table) -> list[Counter[float]]:
+    contribution = Contribution(unit="unit", rows=asked.rows, groups=asked.groups, salt=SALT)
+    return [
+        Counter(dict(zip(runs.values.tolist(), runs.counts.tolist(), strict=True)))
+        for runs in question.plan(asked).scan(contribution)
+    ]
+
+
+PLACES = [("p", 0.0), ("q", 2.0), ("r", 1.0), ("p", float("nan"))]
+IN_ZONES = [
+    tuple((unit, *place) for unit, place in zip(units, places, strict=True))
+    for units in [(), ("a",), (None,), ("a", "a"), ("a", "b"), (None, None), ("a", "a", "b")]
+    for places in itertools.product(PLACES[: 6 - len(units)], repeat=len(units))
+]
+
+
+def without_one(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    named = {row[0] for row in rows} - {None}
+    lone = [i for i, row in enumerate(rows) if row[0] is None]
+    fewer = [tuple(row for row in rows if row[0] != unit) for unit in named]
+    return fewer + [tuple(rows[:i]) + tuple(rows[i + 1 :]) for i in lone]
+
+
+def points_of_groups_move(rows: int, groups: int) -> int:
+    """How many rows more the histograms of all groups have, at most, with one unit more."""
+    asked: dict[Any, list[Counter[float]]] = {}
+
+    def histograms(given: tuple[Any, ...]) -> list[Counter[float]]:
+        if given not in asked:
+            table_ = in_zones(given, rows_per_unit=rows, groups_per_unit=groups)
+            asked[given] = scanned_in_zones(MEDIANS, table_)
+        return asked[given]
+
+    most = 0
+    for given in IN_ZONES:
+        for fewer in without_one(given):
+            moved = 0
+            for with_, less in zip(histograms(given), histograms(fewer), strict=True):
+                assert less <= with_
+                moved += (with_ - less).total()
+            most = max(most, moved)
+    return most
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (2, 1), (2, 2)])
+def test_a_unit_has_its_rows_in_all_groups_together(rows: int, groups: int) -> None:
+    inner: Any = MEDIANS.plan(in_zones([], rows_per_unit=rows)).mechanism
+    assert points_of_groups_move(rows, groups) == rows == inner.search.rows_per_unit
+
+
+@functools.cache
+def masses_of(search: Any, counts: tuple[tuple[float, int], ...]) -> list[Fraction]:
+    """The probability of each point of the grid to be drawn."""
+    points, many = (np.array([each[i] for each in counts], dtype=np.int64) for i in (0, 1))
+    weights = [cell.weight for cell in search.weights(points, many, 0.5) for _ in range(cell.size)]
+    return [Fraction(weight, sum(weights)) for weight in weights]
+
+
+def worst_loss_of_groups(rows: int, groups: int) -> Fraction:
+    """The largest ratio of probabilities of one answer in both groups, over all neighbours."""
+    question = replace(MEDIANS, epsilon=Fraction(3, 2))
+    masses: dict[Any, list[list[Fraction]]] = {}
+
+    def of(given: tuple[Any, ...]) -> list[list[Fraction]]:
+        asked = in_zones(given, rows_per_unit=rows, groups_per_unit=groups)
+        search: Any = question.plan(asked).mechanism
+        found = scanned_in_zones(question, asked)
+        return [masses_of(search.search, tuple(sorted(counts.items()))) for counts in found]
+
+    worst = Fraction(1)
+    for given in IN_ZONES:
+        for fewer in without_one(given):
+            for x in (given, fewer):
+                masses.setdefault(x, of(x))
+            # draws are independent: the worst answer has the worst point in each group
+            for one, other in ((given, fewer), (fewer, given)):
+                loss = Fraction(1)
+                for p, q in zip(masses[one], masses[other], strict=True):
+                    loss *= max(x / y for x, y in zip(p, q, strict=True))
+                worst = max(worst, loss)
+    return worst
+
+
+def groups_cost_epsilon(rows: int = 2, groups: int = 2) -> bool:
+    return worst_loss_of_groups(rows, groups) <= exp_ends(Fraction(3, 2))[0]
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(1, 1), (2, 2)])
+def test_all_groups_together_cost_epsilon(rows: int, groups: int) -> None:
+    assert groups_cost_epsilon(rows, groups)
+    # and most of it is needed
+    assert worst_loss_of_groups(rows, groups) >= exp_ends(Fraction(9, 10))[1]
+
+
+def small_epsilons_are_refused() -> bool:
+    """Roundings of two groups are paid for by twice the epsilon of one."""
+    asked = in_zones([], rows_per_unit=5)
+    small = replace(MEDIANS, epsilon=Fraction(19, 10**10))
+    try:
+        small.plan(asked)
+    except ParameterError as error:
+        return str(error).startswith(
+            "epsilon must be at least 1e-9 for each probability and each of 2 groups of a unit"
+        )
+    return False
+
+
+def test_roundings_are_paid_for_in_each_group_of_a_unit() -> None:
+    assert small_epsilons_are_refused()
+    replace(MEDIANS, epsilon=Fraction(2, 10**9)).plan(in_zones([], rows_per_unit=5))
+    alone = replace(MEDIANS, epsilon=Fraction(1, 10**9))
+    alone.plan(in_zones([], rows_per_unit=5, groups_per_unit=1))
+
+
+@each(
+    [
+        Without(
+            "the rate is made for one row of a unit",
+            {"grouped-quantiles-moves": "mechanism = self._points"},
+            groups_cost_epsilon,
+        ),
+        Without(
+            "roundings of several groups are not paid for",
+            {"roundings-of-groups": "if False:"},
+            small_epsilons_are_refused,
+        ),
+    ]
+)
+def test_each_guard_of_groups_guards(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
+    lose_a_truth(monkeypatch, mutation)
+
+
+@pytest.mark.parametrize("engine", [False, True], ids=["arrays", "duckdb"])
+def test_quantiles_of_groups_lie_near_those_of_their_rows(engine: bool) -> None:
+    rng = np.random.default_rng(5)
+    centres = {"p": 20.0, "q": 60.0, "r": 90.0}
+    zones = rng.choice(list(centres), 9_000)
+    x = np.round([rng.normal(centres[zone], 5) for zone in zones])
+    rows = [
+        (f"u{i // 3}", str(zone), float(v))
+        for i, (zone, v) in enumerate(zip(zones, x, strict=True))
+    ]
+    asked = in_zones(rows, engine, rows_per_unit=3)
+    question = replace(MEDIANS, probabilities=(0.1, 0.5), bounds=(0, 127), epsilon=3, where=None)
+    session = tb.Session(asked, tb.OutputDPFilter(3))
+    answer = session.ask(question)
+    error = answer.rank_error()
+    assert error is not None
+    assert list(answer.value) == ["p", "q"]
+    for zone, found in answer.value.items():
+        known = np.sort(x[zones == zone])
+        for q, t in zip((0.1, 0.5), found, strict=True):
+            assert np.searchsorted(known, t, "left") <= q * len(known) + error
+            assert len(known) - np.searchsorted(known, t, "right") <= (1 - q) * len(known) + error
+    names, table_ = answer.rows()
+    assert names[:3] == ["k", "probability", "value"]
+    assert [row[:2] for row in table_] == [["p", 0.1], ["p", 0.5], ["q", 0.1], ["q", 0.5]]
+    assert answer.receipt.charged == tb.Amount(3.0, 0.0, "epsilon")
+
+
+def test_arrays_and_duckdb_count_the_same_points_of_groups() -> None:
+    for rows, groups in [(1, 1), (2, 1), (2, 2)]:
+        given = [(unit, *place) for unit in ("a", "b", None) for place in (*PLACES, *PLACES)]
+        one, other = (
+            scanned_in_zones(
+                MEDIANS, in_zones(given, e, rows_per_unit=rows, groups_per_unit=groups)
+            )
+            for e in (False, True)
+        )
+        assert one == other
+
+
+def test_a_rank_error_is_that_of_all_groups() -> None:
+    """The chance to miss is shared out among twice as many quantiles."""
+    asked = in_zones([], rows_per_unit=2)
+    law = MEDIANS.plan(asked).error
+    assert law is not None
+    search: Any = replace(MEDIANS, bounds=(0, 2)).plan(asked).mechanism
+    assert law.rank_error(0.9) == search.search.rank_error(0.95)
+    assert law.rank_error(0.9) > search.search.rank_error(0.9)
+
+
+def test_a_count_of_all_rows_is_no_count_of_a_group() -> None:
+    """It bounds the rows of a group from above, and makes no interval."""
+    session = tb.Session(in_zones([("a", "p", 1.0)] * 9, rows_per_unit=2), tb.OutputDPFilter(9))
+    session.ask(tb.Count(epsilon=5))
+    answer = session.ask(MEDIANS)
+    assert answer.interval() is None
+    assert answer.mostly_noise
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (tb.Count, "GroupedCounts"),
+        (tb.Sum, "GroupedSums"),
+        (tb.Mean, "GroupedMeans"),
+        (Quantiles, "GroupedQuantiles"),
+    ],
+)
+def test_a_question_of_all_rows_names_the_one_of_groups(make: Any, name: str) -> None:
+    with pytest.raises(ParameterError, match=rf"has no parameter 'by' .*{name}\(by=\.\.\.\) "):
+        make(by="k", epsilon=1)
+
+
 # ----------------------------------------------------------------------- answers without noise
 
 ROWS: list[tuple[str | None, float]] = [
@@ -226,6 +458,11 @@ CASES = [
         "quantiles",
         Quantiles(column="x", probabilities=(0.25, 0.5), bounds=(0, 50), epsilon=1),
         table(ROWS, rows_per_unit=3),
+    ),
+    Case(
+        "quantiles-of-groups",
+        MEDIANS,
+        in_zones([("a", "p", 1.0), ("b", "q", 2.0), (None, "q", 0.0)], rows_per_unit=3),
     ),
 ]
 

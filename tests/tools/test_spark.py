@@ -17,6 +17,7 @@ from tests.tools.spark import IGNORED, Cluster
 
 import tightbudget as tb
 from tightbudget.tables import (
+    GroupedQuantiles,
     OrderStatistic,
     Quantiles,
     SelectedCounts,
@@ -110,6 +111,9 @@ MECHANISMS: dict[str, Any] = {
     "SelectedCounts": SelectedCounts(by="k", epsilon=1, delta=0.1),
     "SelectedKeys": SelectedKeys(by="k", epsilon=1, delta=0.1),
     "Quantiles": Quantiles(column="x", probabilities=(0.25, 0.5), bounds=(-1, 4), epsilon=1),
+    "GroupedQuantiles": GroupedQuantiles(
+        by="k", column="x", probabilities=(0.25, 0.5), bounds=(-1, 4), epsilon=1
+    ),
 }
 MEDIAN = OrderStatistic(
     column="x", statistic=tb.release.Median(epsilon=1, delta=0.1, step=1, scale=18)

@@ -12,6 +12,7 @@ from tightbudget.tables.mechanisms.counts_above import CountsAbove
 from tightbudget.tables.mechanisms.gradual import GradualCount, GradualSum
 from tightbudget.tables.mechanisms.grouped_counts import GroupedCounts
 from tightbudget.tables.mechanisms.grouped_means import GroupedMeans
+from tightbudget.tables.mechanisms.grouped_quantiles import GroupedQuantiles
 from tightbudget.tables.mechanisms.grouped_sums import GroupedSums
 from tightbudget.tables.mechanisms.histogram_counts import HistogramCounts
 from tightbudget.tables.mechanisms.mean import Mean
@@ -35,6 +36,7 @@ __all__ = [
     "GradualSum",
     "GroupedCounts",
     "GroupedMeans",
+    "GroupedQuantiles",
     "GroupedSums",
     "HistogramCounts",
     "Mean",

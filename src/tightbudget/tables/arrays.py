@@ -1,4 +1,4 @@
-"""Arrays in memory as a source: the four verbs in NumPy, which other sources are compared with."""
+"""Arrays in memory as a source: the five verbs in NumPy, which other sources are compared with."""
 
 from __future__ import annotations
 
@@ -105,21 +105,8 @@ class Arrays:
         keys: Sequence[Key] | None,
     ) -> dict[Key, list[int]]:
         """Adds up columns in each group that occurs, or counts units where there are no columns."""
-        named = list(zip(*(_known(self.arrays[name]) for name in by), strict=True))
-        known = None if keys is None else {key if len(by) > 1 else (key,) for key in keys}
-        rows = np.array(
-            [
-                i
-                for i, key in enumerate(named)
-                if not any(_missing(part) for part in key) and (known is None or key in known)
-            ],
-            dtype=np.int64,
-        )
-        kept, units = np.intersect1d(rows, self._rows(contribution)), self._units(contribution)
-        if not columns or contribution.groups < contribution.rows:
-            kept = self._in_groups(contribution, kept, named)
-        if columns:
-            kept = self._chosen(contribution, sorted({*by, *_names(columns)}), kept)
+        named, kept = self._of_groups(contribution, by, columns, keys)
+        units = self._units(contribution)
         integers = [self._integers(column) for column in columns]
         pairs = set[tuple[Any, Any]]()
         answer: dict[Key, list[int]] = {}
@@ -133,6 +120,22 @@ class Arrays:
                 pairs.add((units[i], named[i]))
                 sums[0] += 1
         return answer
+
+    def histograms(
+        self,
+        contribution: Contribution,
+        by: Sequence[str],
+        column: OnGrid,
+        *,
+        keys: Sequence[Key] | None,
+    ) -> dict[Key, Runs]:
+        """Counts the rows of each point in each group that occurs."""
+        named, kept = self._of_groups(contribution, by, [column], keys)
+        integers, found = self._integers(column), dict[Key, Counter[int]]()
+        for i in kept.tolist():
+            key = named[i] if len(by) > 1 else named[i][0]
+            found.setdefault(key, Counter())[int(integers[i])] += 1
+        return {key: sorted(counts.items()) for key, counts in found.items()}
 
     def filtered(self, rule: Rule) -> Arrays:
         """Returns the rows for which a column of truth values is true."""
@@ -176,6 +179,34 @@ class Arrays:
         names = _known(self.arrays[contribution.unit])
         # guard: row-without-unit-alone
         return [(None, i) if _missing(u) else u for i, u in enumerate(names)]
+
+    def _of_groups(
+        self,
+        contribution: Contribution,
+        by: Sequence[str],
+        columns: Sequence[OnGrid],
+        keys: Sequence[Key] | None,
+    ) -> tuple[list[tuple[Key, ...]], NDArray[np.int64]]:
+        """Returns the keys of each row, and the numbers of the rows that count in some group.
+
+        Without columns they are those of the groups in which a unit counts, however many.
+        """
+        named = list(zip(*(_known(self.arrays[name]) for name in by), strict=True))
+        known = None if keys is None else {key if len(by) > 1 else (key,) for key in keys}
+        rows = np.array(
+            [
+                i
+                for i, key in enumerate(named)
+                if not any(_missing(part) for part in key) and (known is None or key in known)
+            ],
+            dtype=np.int64,
+        )
+        kept = np.intersect1d(rows, self._rows(contribution))
+        if not columns or contribution.groups < contribution.rows:
+            kept = self._in_groups(contribution, kept, named)
+        if columns:
+            kept = self._chosen(contribution, sorted({*by, *_names(columns)}), kept)
+        return named, kept
 
     def _in_groups(
         self, contribution: Contribution, rows: NDArray[np.int64], named: Sequence[Key]

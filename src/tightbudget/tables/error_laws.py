@@ -309,6 +309,7 @@ class RankLaw(ErrorLaw):
         mechanism: the mechanism that draws them.
         low: the least value that an answer can have.
         high: the largest value that an answer can have.
+        groups: in how many groups the quantiles are drawn; None for those of all rows as one.
         rows: a public or released number of rows, beyond which no more count; None for none.
         count: a released number of the same rows, with its noise; None for none.
     """
@@ -316,18 +317,19 @@ class RankLaw(ErrorLaw):
     mechanism: QuantileRelease
     low: float
     high: float
+    groups: int | None = None
     rows: int | None = None
     count: tuple[int, NoiseLaw] | None = None
 
     def rank_error(self, confidence: float = CONFIDENCE) -> int:
         """Returns by how many rows all answers miss their quantiles, with this confidence.
 
-        Guarantee: that of :meth:`QuantileRelease.rank_error`.
+        Guarantee: that of :meth:`QuantileRelease.rank_error`, for the answers of all groups.
 
         Raises:
             ParameterError: confidence is not in (0, 1), or too near to 1 for so many quantiles.
         """
-        return self.mechanism.rank_error(confidence)
+        return self.mechanism.rank_error(confidence, columns=self.groups or 1)
 
     def intervals(
         self, numbers: Sequence[Any], confidence: float, noisy_rows: Sequence[float] | None = None
@@ -346,7 +348,7 @@ class RankLaw(ErrorLaw):
             return [None] * len(numbers)
         value, noise = self.count
         rows = max(Fraction(0), value - Fraction(noise.half_width(confidence, 2)))
-        error = self.mechanism.rank_error(half)
+        error = self.rank_error(half)
         parts = [exact(q=q) for q in self.mechanism.probabilities]
         found = list[Pair | None]()
         for i in range(len(numbers)):

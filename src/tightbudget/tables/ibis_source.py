@@ -1,4 +1,4 @@
-"""Tables of Ibis as a source: the four verbs as one query each, in DuckDB or any other engine."""
+"""Tables of Ibis as a source: the five verbs as one query each, in DuckDB or any other engine."""
 
 from __future__ import annotations
 
@@ -203,6 +203,48 @@ class IbisSource:
         keys: Sequence[Key] | None,
     ) -> dict[Key, list[int]]:
         """Adds up columns in each group that occurs, or counts units where there are no columns."""
+        table, late = self._of_groups(contribution, by, columns, keys)
+        if columns:
+            return replace(self, table=table)._added_up(columns, by, keys if late else None)
+        units = table.count()
+        if contribution.unit is not None:
+            unit = table[contribution.unit]
+            units = unit.nunique() + unit.isnull().sum().fill_null(0)
+        grouped = table.group_by(list(by)).aggregate(**{f"{OWN}units": units})
+        found = self._columns(_listed(grouped, by, keys) if late else grouped)
+        numbers = found.pop(f"{OWN}units")
+        return {key: [int(n)] for key, n in zip(_keys(found, by), numbers, strict=True)}
+
+    def histograms(
+        self,
+        contribution: Contribution,
+        by: Sequence[str],
+        column: OnGrid,
+        *,
+        keys: Sequence[Key] | None,
+    ) -> dict[Key, Runs]:
+        """Counts the rows of each point in each group that occurs."""
+        table, late = self._of_groups(contribution, by, [column], keys)
+        rows, point, number = replace(self, table=table), f"{OWN}point", f"{OWN}number"
+        table = rows._with(**{point: rows._integers(column)})
+        grouped = table.group_by([*by, point]).aggregate(**{number: table.count()})
+        runs = self._columns(_listed(grouped, by, keys) if late else grouped)
+        found = dict[Key, Runs]()
+        for key, *run in zip(_keys(runs, by), runs[point], runs[number], strict=True):
+            found.setdefault(key, []).append((run[0], run[1]))
+        return {key: sorted(each) for key, each in found.items()}
+
+    def _of_groups(
+        self,
+        contribution: Contribution,
+        by: Sequence[str],
+        columns: Sequence[OnGrid],
+        keys: Sequence[Key] | None,
+    ) -> tuple[Any, bool]:
+        """Returns the rows that count in some group, and whether keys are to be listed later.
+
+        Without columns they are those of the groups in which a unit counts, however many.
+        """
         table = self.table
         for name in by:
             key = table[name]
@@ -216,15 +258,7 @@ class IbisSource:
             table = in_groups(table, contribution, by, still=self.still)
         if columns:
             table = self._of_units(table, contribution, [*by, *(c.column for c in columns)])
-            return replace(self, table=table)._added_up(columns, by, keys if late else None)
-        units = table.count()
-        if contribution.unit is not None:
-            unit = table[contribution.unit]
-            units = unit.nunique() + unit.isnull().sum().fill_null(0)
-        grouped = table.group_by(list(by)).aggregate(**{f"{OWN}units": units})
-        found = self._columns(_listed(grouped, by, keys) if late else grouped)
-        numbers = found.pop(f"{OWN}units")
-        return {key: [int(n)] for key, n in zip(_keys(found, by), numbers, strict=True)}
+        return table, late
 
     def _added_up(
         self, columns: Sequence[OnGrid], by: Sequence[str] = (), keys: Sequence[Key] | None = None

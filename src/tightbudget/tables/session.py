@@ -419,7 +419,8 @@ class Session(Uncopied):
         if not isinstance(error, RankLaw):
             return error
         # of the same rows: a count of units, or of other rows, bounds their number from above alone
-        same = [a for a in self._counted if a.question.of == "rows" and question.where is None]
+        all_rows = question.where is None and error.groups is None
+        same = [a for a in self._counted if a.question.of == "rows" and all_rows]
         best = min(same, key=self._width, default=None)
         count = None if best is None or best.noise is None else (best.value, best.noise)
         return replace(error, rows=self._rows(), count=count)

@@ -1,4 +1,4 @@
-"""The questions of a mechanism to a table, as a protocol: four verbs, answered by integers.
+"""The questions of a mechanism to a table, as a protocol: five verbs, answered by integers.
 
 A source holds the rows, in memory or in an engine. A mechanism gets one small vector of integers
 from it, from one scan: so the order of the rows, partitions and engines change no bit of it.
@@ -119,7 +119,7 @@ class Contribution:
 
 
 class Source(Protocol):
-    """Rows that answer four verbs; an answer is made of Python integers.
+    """Rows that answer five verbs; an answer is made of Python integers.
 
     The rows of a unit that count are the first in the order of a keyed hash, over a unit's rows
     by themselves: so one unit more or less changes what counts of no other unit.
@@ -185,6 +185,26 @@ class Source(Protocol):
             contribution: the rows and groups of a unit that count.
             by: the columns that name a group.
             columns: what is added up; none to count the units of each group.
+            keys: the public keys, outside of which nothing counts; None for all that occur.
+        """
+        ...
+
+    def histograms(
+        self,
+        contribution: Contribution,
+        by: Sequence[str],
+        column: OnGrid,
+        *,
+        keys: Sequence[Key] | None,
+    ) -> dict[Key, Runs]:
+        """Counts the rows of each point in each group that occurs, in ascending order of points.
+
+        A unit has no more rows in all groups together than it has in sums by group.
+
+        Args:
+            contribution: the rows and groups of a unit that count.
+            by: the columns that name a group.
+            column: the column whose points are counted.
             keys: the public keys, outside of which nothing counts; None for all that occur.
         """
         ...

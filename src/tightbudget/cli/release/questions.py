@@ -21,6 +21,10 @@ Low = Annotated[float, number("Public: values below are moved here.")]
 High = Annotated[float, number("Public: values above are moved here.")]
 Step = Annotated[float | None, number("Of the grid that values are rounded to, a power of two.")]
 Of = Annotated[str, typer.Option(help="rows, or units.")]
+Group = Annotated[
+    str | None, typer.Option(help="The column that names a group: one answer for each key.")
+]
+Keys = Annotated[str | None, typer.Option(help="The public keys of --group: a,'b, c','it''s'.")]
 
 
 def count(columns: Columns, epsilon: Any, delta: Any, of: Of = "rows") -> Asked:
@@ -40,14 +44,22 @@ def sum_(
     low: Low,
     high: High,
     step: Step = None,
+    group: Group = None,
+    keys: Keys = None,
 ) -> Asked:
     """Adds up a column with noise, and pays for the answer.
 
     For example: tightbudget release sum trips.parquet --column fare --low 0 --high 100
     --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
     """
-    question = tb.Sum(column=column, bounds=(low, high), epsilon=epsilon, delta=delta, step=step)
-    return question, {}
+    given = {
+        "column": column,
+        "bounds": (low, high),
+        "epsilon": epsilon,
+        "delta": delta,
+        "step": step,
+    }
+    return _in_groups(tb.Sum, tb.GroupedSums, given, columns, group=group, keys=keys)
 
 
 def mean(
@@ -58,14 +70,22 @@ def mean(
     low: Low,
     high: High,
     step: Step = None,
+    group: Group = None,
+    keys: Keys = None,
 ) -> Asked:
     """Answers the mean of a column with noise, and pays for the answer.
 
     For example: tightbudget release mean trips.parquet --column fare --low 0 --high 100
     --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
     """
-    question = tb.Mean(column=column, bounds=(low, high), epsilon=epsilon, delta=delta, step=step)
-    return question, {}
+    given = {
+        "column": column,
+        "bounds": (low, high),
+        "epsilon": epsilon,
+        "delta": delta,
+        "step": step,
+    }
+    return _in_groups(tb.Mean, tb.GroupedMeans, given, columns, group=group, keys=keys)
 
 
 def quantiles(
@@ -77,6 +97,8 @@ def quantiles(
     high: High,
     probabilities: Annotated[str, typer.Option(help="In [0, 1], ascending: 0.25,0.5,0.75.")],
     step: Step = None,
+    group: Group = None,
+    keys: Keys = None,
 ) -> Asked:
     """Finds quantiles of a column with noise, and pays for the answer; delta stays 0.
 
@@ -86,14 +108,16 @@ def quantiles(
     """
     if delta:
         raise refuse("delta", "be 0: quantiles have a price of epsilon alone", delta)
-    question = tb.Quantiles(
-        column=column,
-        probabilities=_numbers(probabilities=probabilities),
-        bounds=(low, high),
-        epsilon=epsilon,
-        step=step,
+    given = {
+        "column": column,
+        "probabilities": _numbers(probabilities=probabilities),
+        "bounds": (low, high),
+        "epsilon": epsilon,
+        "step": step,
+    }
+    return _in_groups(
+        tb.Quantiles, tb.tables.GroupedQuantiles, given, columns, group=group, keys=keys
     )
-    return question, {}
 
 
 def histogram(
@@ -131,10 +155,42 @@ def groups(
     For example: tightbudget release groups trips.parquet --column zone --keys a,b,c
     --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
     """
-    if column not in columns:
-        raise refuse("column", f"be one of the columns {', '.join(columns)}", column)
+    domains = _keys(columns, keys, column=column)
     question = tb.GroupedCounts(by=column, epsilon=epsilon, delta=delta, of=_of(of))
-    return question, {column: keys_of(keys, columns[column], column)}
+    return question, domains
+
+
+def _in_groups(
+    one: Any,
+    grouped: Any,
+    given: Mapping[str, Any],
+    columns: Columns,
+    *,
+    group: str | None,
+    keys: str | None,
+) -> Asked:
+    """Asks a question of all rows, or of the rows of each public key.
+
+    Raises:
+        ParameterError: there are keys without a column, or a column without keys.
+    """
+    if (group is None) != (keys is None):
+        raise ParameterError("give --group and --keys together: groups have public keys")
+    if group is None or keys is None:
+        return one(**given), {}
+    return grouped(by=group, **given), _keys(columns, keys, group=group)
+
+
+def _keys(columns: Columns, keys: str, **given: str) -> Mapping[str, Any]:
+    """Reads the public keys of a column.
+
+    Raises:
+        ParameterError: the column is not there, or a key is none of its values.
+    """
+    ((option, name),) = given.items()
+    if name not in columns:
+        raise refuse(option, f"be one of the columns {', '.join(columns)}", name)
+    return {name: keys_of(keys, columns[name], name)}
 
 
 def _numbers(**given: str) -> tuple[Any, ...]:

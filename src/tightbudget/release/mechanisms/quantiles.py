@@ -71,7 +71,8 @@ from tightbudget.release.noise.grid import AnswerGrid
 from tightbudget.release.noise.noise import IntArray, Noise
 from tightbudget.release.run_lengths import counted_column
 
-_LEAST_EPSILON = Fraction(1, 10**9)
+# Of each probability: _PAID pays for the roundings of all weights with it.
+LEAST_EPSILON = Fraction(1, 10**9)
 _PAID = 1 - Fraction(1, 10**12)  # the part of epsilon that is left when roundings are paid for
 
 # Negative scores count down to -20 / lambda: a quantile so far from both ends of its run has
@@ -142,7 +143,7 @@ class QuantileRelease(MechanismOnData[Any, tuple[float, ...]]):
         if not low < high:
             raise refuse("step", f"be finer: bounds = {self.bounds} have one point", self.step)
         object.__setattr__(self, "probabilities", _ascending(self.probabilities))
-        if exact_positive(epsilon=self.epsilon) < _LEAST_EPSILON * len(self.probabilities):
+        if exact_positive(epsilon=self.epsilon) < LEAST_EPSILON * len(self.probabilities):
             raise refuse("epsilon", "be at least 1e-9 for each probability", self.epsilon)
         super().__post_init__()
 
@@ -151,7 +152,7 @@ class QuantileRelease(MechanismOnData[Any, tuple[float, ...]]):
         """One output cell, "value", at the price epsilon."""
         return OutputDP({"value": exact_positive(epsilon=self.epsilon)})
 
-    def rank_error(self, confidence: float = 0.95) -> int:
+    def rank_error(self, confidence: float = 0.95, *, columns: int = 1) -> int:
         """Returns by how many records all answers miss their quantiles at most.
 
         Guarantee: with at least this probability, whatever the N records are, each answer to a
@@ -162,18 +163,21 @@ class QuantileRelease(MechanismOnData[Any, tuple[float, ...]]):
 
         Args:
             confidence: in (0, 1).
+            columns: of how many columns, each with records of its own, all answers keep to it.
 
         Raises:
             ParameterError: the confidence is not in (0, 1), or is within k e^-40 of 1 for k
-                probabilities.
+                quantiles.
         """
         miss = 1 - exact(confidence=open_probability(confidence=confidence))
         first, last = self._ends
-        odds = len(self.probabilities) * (last - first + 1) / miss
+        # the probability to miss is shared out among the quantiles of all columns
+        quantiles = len(self.probabilities) * columns  # guard: rank-error-of-all-columns
+        odds = quantiles * (last - first + 1) / miss
         above, below = Decimal(odds.numerator), Decimal(odds.denominator)
         log = _DECIMAL.subtract(_DECIMAL.ln(above), _DECIMAL.ln(below))
         if not log <= self._most - _INSIDE:  # guard: rank-error-before-the-cut
-            must = f"be further from 1 than {len(self.probabilities)} e^-40, for so many quantiles"
+            must = f"be further from 1 than {quantiles} e^-40, for so many quantiles"
             raise refuse("confidence", must, confidence)
         parts = [exact(q=q) for q in self.probabilities]
         # guard: rank-error-of-the-worst

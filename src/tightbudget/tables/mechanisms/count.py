@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tightbudget.numerics.validate import plain_numbers
 from tightbudget.tables.mechanism import NoisyVector, Plan
@@ -25,6 +27,8 @@ class Count(Filtered[int], RowsOrUnits[int], NoisyVector[int]):
     Raises:
         ParameterError: a parameter is refused.
     """
+
+    meant: ClassVar[Mapping[str, str]] = {"by": "GroupedCounts(by=...) counts each group"}
 
     def plan(self, table: Table) -> Plan:
         """Plans one count, which a unit moves by the number of its rows, or by 1."""

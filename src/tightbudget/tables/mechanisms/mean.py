@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tightbudget.numerics.validate import plain_numbers
 from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw
@@ -42,6 +43,8 @@ class Mean(Filtered[float], ClippedColumn[float], NoisyVector[float]):
     """
 
     _bits = 51
+
+    meant: ClassVar[Mapping[str, str]] = {"by": "GroupedMeans(by=...) has the mean of each group"}
 
     def plan(self, table: Table) -> Plan:
         """Plans the sums of the distances from both ends, which a row moves by the width."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,10 +20,47 @@ from tightbudget.tables.mechanisms.bases import ClippedColumn, Filtered
 from tightbudget.tables.source import Contribution, Runs
 from tightbudget.tables.table import Table
 
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnQuantiles(ClippedColumn[V]):
+    """A question for quantiles of a column, which a :class:`QuantileRelease` draws.
+
+    Args:
+        probabilities: at least one number in [0, 1], ascending: 0.5 is the median.
+        epsilon: nats, at least 1e-9 for each probability: the price of all answers together.
+    """
+
+    probabilities: Sequence[Price]
+    epsilon: Price
+
+    answered_by = (QuantileRelease,)
+
+    @property
+    def guarantee(self) -> OutputDP:
+        """One output cell, "value", at the price epsilon."""
+        return self._points.guarantee
+
+    @cached_property
+    def _points(self) -> QuantileRelease:
+        """The mechanism that answers points of the grid, for one row of a unit."""
+        return QuantileRelease(
+            probabilities=self.probabilities,
+            bounds=(self._grid.low, self._grid.high),
+            epsilon=self.epsilon,
+            step=1.0,
+        )
+
+    def _law(self, mechanism: QuantileRelease, groups: int | None = None) -> RankLaw:
+        """Returns what is known of the error of what a mechanism draws on the grid."""
+        low, high = self._grid.low * self._grid.step, self._grid.high * self._grid.step
+        return RankLaw(mechanism=mechanism, low=low, high=high, groups=groups)
+
 
 @plain_numbers
 @dataclass(frozen=True, kw_only=True)
-class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
+class Quantiles(Filtered[tuple[float, ...]], DrawnQuantiles[tuple[float, ...]]):
     """Finds quantiles of a column over the rows of a table; how many rows there are is secret.
 
     The value of a release is a tuple of one number for each probability, in ascending order. The
@@ -35,23 +73,13 @@ class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
     Guarantee: epsilon-DP, delta = 0, for tables of which one has all rows of one unit more; one
     cell, "value". A unit has at most ``rows_per_unit`` rows that count.
 
-    Args:
-        probabilities: at least one number in [0, 1], ascending: 0.5 is the median.
-        epsilon: nats, at least 1e-9 for each probability: the price of all of them together.
-
     Raises:
         ParameterError: a parameter is refused.
     """
 
-    probabilities: Sequence[Price]
-    epsilon: Price
-
-    answered_by = (QuantileRelease,)
-
-    @property
-    def guarantee(self) -> OutputDP:
-        """One output cell, "value", at the price epsilon."""
-        return self._points.guarantee
+    meant: ClassVar[Mapping[str, str]] = {
+        "by": "tb.tables.GroupedQuantiles(by=...) has quantiles of each group"
+    }
 
     def plan(self, table: Table) -> Plan:
         """Plans one histogram, in which a unit has at most its rows that count."""
@@ -66,19 +94,7 @@ class Quantiles(Filtered[tuple[float, ...]], ClippedColumn[tuple[float, ...]]):
             scan=scan,
             mechanism=mechanism,
             value=lambda points: tuple(point * grid.step for point in points),
-            error=RankLaw(
-                mechanism=mechanism, low=grid.low * grid.step, high=grid.high * grid.step
-            ),
-        )
-
-    @cached_property
-    def _points(self) -> QuantileRelease:
-        """The mechanism that answers points of the grid, for one row of a unit."""
-        return QuantileRelease(
-            probabilities=self.probabilities,
-            bounds=(self._grid.low, self._grid.high),
-            epsilon=self.epsilon,
-            step=1.0,
+            error=self._law(mechanism),
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tightbudget.numerics.validate import plain_numbers
 from tightbudget.tables.mechanism import NoisyVector, Plan
@@ -25,6 +27,8 @@ class Sum(Filtered[float], ClippedColumn[float], NoisyVector[float]):
     Raises:
         ParameterError: a parameter is refused.
     """
+
+    meant: ClassVar[Mapping[str, str]] = {"by": "GroupedSums(by=...) has the sum of each group"}
 
     def plan(self, table: Table) -> Plan:
         """Plans one sum of points, which a unit moves by the most that its rows can add."""
