@@ -94,10 +94,14 @@ _IN_THEIR_ROOM = {
     "MECHANISMS",
     "Direction",
     "AboveThresholdRun",
+    "ValueBins",
     "GroupedQuantiles",
+    "Months",
+    "Quarters",
     "QuestionPreview",
     "SessionPreview",
     "TableAnswer",
+    "Years",
 }
 
 __all__ = [

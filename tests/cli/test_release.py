@@ -101,6 +101,10 @@ def test_each_question_is_answered() -> None:
     assert [row[:2] for row in zones["rows"]] == [["a", 3], ["b", 2], ["c", 0]]
     riders = released("groups", "--column", "rider", "--keys", "1, 2")
     assert [row[:2] for row in riders["rows"]] == [[1, 2], [2, 2]]
+
+
+def test_sums_means_and_quantiles_are_answered_by_group() -> None:
+    ends = ["--column", "fare", "--low", 0, "--high", 64]
     of_each = ["--group", "zone", "--keys", "a,b,c"]
     halves = released("quantiles", *ends, "--probabilities", "0.5", *of_each)
     assert halves["columns"][:3] == ["zone", "probability", "value"]
@@ -109,7 +113,16 @@ def test_each_question_is_answered() -> None:
         grouped = released(question, *ends, *of_each)
         assert grouped["columns"][:2] == ["zone", "value"]
         assert [row[0] for row in grouped["rows"]] == ["a", "b", "c"]
-    assert spent() == 1000
+    assert spent() == 300
+
+
+def test_months_and_bins_are_groups() -> None:
+    months = released("groups", "--column", "at", "--months", "2025-12,2026-01")
+    assert months["columns"][:2] == ["at_month", "value"]
+    assert [row[0] for row in months["rows"]] == ["2025-12", "2026-01"]
+    ends = ["--column", "fare", "--low", 0, "--high", 64]
+    bins = released("mean", *ends, "--group", "fare", "--bins", "0,10,64")
+    assert [row[0] for row in bins["rows"]] == ["[0, 10)", "[10, 64)"]
 
 
 def test_a_csv_file_has_the_types_that_are_named() -> None:
@@ -239,12 +252,25 @@ SIGNS = "where must be COLUMN SIGN VALUE with one of the signs == != <= >= < >, 
         (
             ["release", "mean", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 0,
              "--high", 9, "--group", "zone"],
-            "give --group and --keys together: groups have public keys",
+            "give one of --keys, --months and --bins: groups have public keys",
         ),
         (
             ["release", "mean", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 0,
              "--high", 9, "--group", "tip", "--keys", "1"],
             "group must be one of the columns rider, zone",
+        ),
+        (
+            ["release", "mean", "trips.parquet", *ADA, *EXACT, "--column", "fare", "--low", 0,
+             "--high", 9, "--bins", "0,9"],
+            "group must be given with keys: the column that names a group",
+        ),
+        (
+            [*GROUPS, "--column", "at", "--months", "2026-13"],
+            "first must be a month, say '2026-01', got '2026-13'",
+        ),
+        (
+            [*GROUPS, "--column", "zone", "--bins", "0,9"],
+            "domains['zone_bin'] must be made of a column of numbers, got 'zone of type string'",
         ),
     ],
 )  # fmt: skip

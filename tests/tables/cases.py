@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tests.release import cases as release_cases
 
+from tightbudget import tables
 from tightbudget.tables import (
     AboveThreshold,
     Count,
@@ -39,6 +40,8 @@ __all__ = ["CASES", "COLUMNS", "DOMAINS", "Case", "in_duckdb", "small", "table"]
 
 Columns = Mapping[str, NDArray[Any]]
 DOMAINS = {"k": ("p", "q"), "j": (0, 1)}
+# a public key that is derived from x, with a key for all other rows
+BINS = tables.ValueBins("x", (-1, 0.5, 9), other="else")
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,24 @@ def case(
 def table(columns: Columns, rows: int = 9, groups: int | None = None) -> Table:
     """A table of units "u", of which so many rows count."""
     return Table(
-        dict(columns), unit="u", rows_per_unit=rows, groups_per_unit=groups, domains=DOMAINS
+        dict(columns),
+        unit="u",
+        rows_per_unit=rows,
+        groups_per_unit=groups,
+        domains={**DOMAINS, "bin": BINS},
     )
 
 
 def in_duckdb(rows: int = 9, groups: int | None = None, columns: Columns | None = None) -> Table:
     """A table of units "u" in DuckDB, of which so many rows count."""
     frame = arrow(COLUMNS if columns is None else columns)
-    return Table(frame, unit="u", rows_per_unit=rows, groups_per_unit=groups, domains=DOMAINS)
+    return Table(
+        frame,
+        unit="u",
+        rows_per_unit=rows,
+        groups_per_unit=groups,
+        domains={**DOMAINS, "bin": BINS},
+    )
 
 
 def arrow(columns: Columns) -> Any:
@@ -153,6 +166,16 @@ def by_both(answer: Callable[[Columns], Any]) -> Callable[[Columns], Any]:
     }
 
 
+def by_bin(answer: Callable[[Columns], Any]) -> Callable[[Columns], Any]:
+    def of_bins(columns: Columns) -> dict[str, Any]:
+        x = columns["x"]
+        low, high = (x >= -1) & (x < 0.5), (x >= 0.5) & (x < 9)
+        bins = {"[-1, 0.5)": low, "[0.5, 9)": high, "else": ~low & ~high}
+        return {key: answer(of(columns, true)) for key, true in bins.items()}
+
+    return of_bins
+
+
 def mean(columns: Columns) -> float:
     return float(x_in(columns).mean()) if len(columns["x"]) else 1.5
 
@@ -207,6 +230,9 @@ CASES: list[Case] = [
         GroupedCounts(by=("k", "j"), epsilon=1, of="units"),
         by_both(units),
     ),
+    case("grouped-by-bin", GroupedCounts(by="bin", epsilon=1), by_bin(rows)),
+    case("grouped-units-by-bin", GroupedCounts(by="bin", epsilon=1, of="units"), by_bin(units)),
+    case("grouped-means-by-bin", GroupedMeans(by="bin", epsilon=1, **X), by_bin(mean)),
     case("grouped-sums", GroupedSums(by="k", epsilon=1, **X), by_key(lambda c: x_in(c).sum())),
     case("grouped-means", GroupedMeans(by="k", epsilon=1, **X), by_key(mean)),
     case("counts", Counts(where=("w", "v"), epsilon=1), lambda c: (c["w"].sum(), c["v"].sum())),

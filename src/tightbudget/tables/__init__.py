@@ -5,6 +5,7 @@ answers from one small vector of integers, for a price that its output decides.
 """
 
 from tightbudget.tables.answer import TableAnswer
+from tightbudget.tables.derived_keys import Months, Quarters, ValueBins, Years
 from tightbudget.tables.mechanisms.above_threshold import AboveThreshold, AboveThresholdRun
 from tightbudget.tables.mechanisms.count import Count
 from tightbudget.tables.mechanisms.counts import Counts
@@ -29,6 +30,7 @@ from tightbudget.tables.table import Table
 __all__ = [
     "AboveThreshold",
     "AboveThresholdRun",
+    "ValueBins",
     "Count",
     "Counts",
     "CountsAbove",
@@ -40,8 +42,10 @@ __all__ = [
     "GroupedSums",
     "HistogramCounts",
     "Mean",
+    "Months",
     "OrderStatistic",
     "Quantiles",
+    "Quarters",
     "QuestionPreview",
     "SelectedCounts",
     "SelectedKeys",
@@ -53,4 +57,5 @@ __all__ = [
     "GatedCounts",
     "TopGroups",
     "Variance",
+    "Years",
 ]

@@ -7,7 +7,7 @@ import hashlib
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.private_number import number
+from tightbudget.tables.columns import check_names
+from tightbudget.tables.derived_keys import DerivedKeys, Labelled
 from tightbudget.tables.rules.grid import numpy_points
 from tightbudget.tables.source import HALF, Contribution, Key, OnGrid, Rule, Runs
 
@@ -150,6 +152,14 @@ class Arrays:
             for u in units
         ]
         return Arrays({**self.arrays, HALF: np.array(half, dtype=np.int64)})
+
+    def with_keys(self, name: str, rule: DerivedKeys) -> Arrays:
+        """Returns the rows with a column of the keys that a rule derives; None for no key."""
+        check_names([name])
+        array = self._named(rule.column)
+        values, labelled = _compared(array, rule.for_type(_kind(array), f"domains[{name!r}]"))
+        keys = np.array([labelled.label(value) for value in values], dtype=object)
+        return Arrays({**self.arrays, name: keys})
 
     # ------------------------------------------------------------------ which rows count
 
@@ -368,6 +378,51 @@ def _one_form(value: Any) -> Any:
     except OverflowError:
         return exact
     return near if Fraction(near) == exact else exact
+
+
+# Ticks of NumPy's dates: how many make a second, or how many seconds one of them has.
+_IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SECONDS = {"W": 7 * 86_400, "D": 86_400, "h": 3_600, "m": 60}
+
+
+def _compared(array: NDArray[Any], labelled: Labelled) -> tuple[list[Any], Labelled]:
+    """Returns values and edges that Python compares exactly; None for a value that has no order.
+
+    Raises:
+        ParameterError: the dates are of a unit that has no fixed length.
+    """
+    if array.dtype.kind == "M":
+        unit, many = np.datetime_data(array.dtype)
+        if unit not in {**_IN_A_SECOND, **_SECONDS}:
+            raise ParameterError(f"dates must be of days or seconds, got {array.dtype}")
+        each, second = many * _SECONDS.get(unit, 1), _IN_A_SECOND.get(unit, 1)
+        ticks: list[Any] = array.astype(np.int64).tolist()
+        lost = np.isnat(array).tolist()
+        values = [None if gone else n * each for n, gone in zip(ticks, lost, strict=True)]
+        return values, replace(labelled, edges=tuple(_second(e) * second for e in labelled.edges))
+    if array.dtype.kind != "O":
+        return array.tolist(), labelled
+    if isinstance(labelled.edges[-1], datetime.date):
+        found = [_moment(value) for value in _known(array)]
+    else:
+        kinds = (int, float, Fraction)
+        found = [value if type(value) in kinds else None for value in _known(array)]
+    return found, labelled
+
+
+def _second(edge: Any) -> int:
+    """Returns the number of a date's or a timestamp's second, from 1970 on."""
+    days: int = edge.toordinal() - datetime.date(1970, 1, 1).toordinal()
+    return days * 86_400
+
+
+def _moment(value: Any) -> datetime.datetime | None:
+    """Returns a date or timestamp of an array of objects as a timestamp; None for other objects."""
+    if type(value) is datetime.datetime:
+        return value
+    if type(value) is datetime.date:
+        return datetime.datetime(value.year, value.month, value.day)
+    return None
 
 
 def _is_not_a_time(value: Any) -> bool:

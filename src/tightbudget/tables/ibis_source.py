@@ -18,6 +18,7 @@ from tightbudget.release.interrupts import interrupts
 from tightbudget.tables import rules
 from tightbudget.tables.catalogs import check_engine
 from tightbudget.tables.columns import OWN, ROW, alike, check_names, why
+from tightbudget.tables.derived_keys import DerivedKeys
 from tightbudget.tables.parquet_file import written_by_duckdb
 from tightbudget.tables.rows_of_units import chosen, hashed, in_groups, text
 from tightbudget.tables.rules.expressions import import_ibis, usual_date
@@ -117,6 +118,23 @@ class IbisSource:
                 kept[name] = self.told[op.name]
         odd = {name: kind for name, kind in self.odd.items() if name not in given}
         return replace(self, table=self.table.mutate(**derived), told=kept, odd=odd)
+
+    def with_keys(self, name: str, rule: DerivedKeys) -> IbisSource:
+        """Returns the rows with a column of the keys that a rule derives; NULL for no key."""
+        if rule.column not in self.columns:
+            raise refuse("column", f"be one of the columns {', '.join(self.columns)}", rule.column)
+        labelled = rule.for_type(self.columns[rule.column], f"domains[{name!r}]")
+        ibis, other = import_ibis(), labelled.other
+
+        def label(rows: Any) -> Any:
+            x, (first, *ends) = rows[rule.column], labelled.edges
+            # what is missing is not below an edge, and neither is what is beyond the last one
+            places = [] if first is None else [(x < first, other)]
+            for end, key in zip(ends, labelled.labels, strict=True):
+                places.append((x.notnull() if end is None else x < end, key))
+            return ibis.cases(*places, else_=other)
+
+        return self.mutated({name: label})
 
     def joined(self, read: IbisSource, on: str) -> IbisSource:
         """Returns the rows with the columns of a public table, whose key is unique."""

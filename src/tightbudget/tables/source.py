@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from tightbudget.numerics.validate import finite, plain_numbers, positive, refuse
 from tightbudget.release.noise.salt import fresh_salt
+from tightbudget.tables.derived_keys import DerivedKeys
 
 # A column's name, or a function of the rows that Ibis turns into an expression.
 Rule = str | Callable[[Any], Any]
@@ -152,6 +153,16 @@ class Source(Protocol):
         """Returns the rows with a column :data:`HALF`: 0 or 1, by a keyed hash of the unit's name.
 
         Rows without a unit have 0. The rows are asked nothing.
+        """
+        ...
+
+    def with_keys(self, name: str, rule: DerivedKeys) -> Source:
+        """Returns the rows with a column of the keys that a rule derives from each row by itself.
+
+        The rows are asked nothing.
+
+        Raises:
+            ParameterError: the column is not there, or has another type than the rule takes.
         """
         ...
 

@@ -12,6 +12,7 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import plain_numbers, positive_count, refuse
 from tightbudget.tables import columns
 from tightbudget.tables.arrays import Arrays
+from tightbudget.tables.derived_keys import DerivedKeys
 from tightbudget.tables.ibis_source import IbisSource
 from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution, Key, Rule, Source
@@ -39,7 +40,9 @@ class Table:
         rows_per_unit: >= 1, how many rows of a unit count; it must be given with a unit.
         groups_per_unit: >= 1, in how many groups a unit counts; None for ``rows_per_unit``.
         units: the number of units, where it is public, or a public number that they do not exceed.
-        domains: from the name of a column to its keys, where these are public.
+        domains: from the name of a column to its keys, where these are public; or from a new name
+            to a rule that derives keys from another column: :class:`Months`, :class:`Quarters`,
+            :class:`Years` or :class:`ValueBins`.
         row_id: a column that is different in all rows of a unit; it makes the choice of rows
             cheaper.
         types: of the columns of a CSV file, from names to types of Ibis, say ``"float64"``: a text
@@ -59,7 +62,7 @@ class Table:
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     units: int | None = None
-    domains: Mapping[str, Sequence[Key]] = field(default_factory=dict)
+    domains: Mapping[str, Sequence[Key] | DerivedKeys] = field(default_factory=dict)
     row_id: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     line_breaks: bool = False
@@ -85,7 +88,14 @@ class Table:
             if getattr(self, name) is not None:
                 positive_count(**{name: getattr(self, name)})
         domains = dict[str, tuple[Key, ...]]()
-        for by, keys in dict(self.domains).items():
+        for by, given in dict(self.domains).items():
+            keys: Any = given
+            if isinstance(given, DerivedKeys):
+                if by in self.columns:  # guard: derived-keys-in-a-new-column
+                    must = "name a new column, in which derived keys are put"
+                    raise refuse(f"domains[{by!r}]", must, f"a rule for the column {by}")
+                object.__setattr__(self, "source", self.source.with_keys(by, given))
+                keys = given.keys
             check_column(self.source, f"domains[{by!r}]", by)
             domains[by] = columns.public_keys(self.columns, by, keys)
         object.__setattr__(self, "domains", MappingProxyType(domains))
@@ -188,7 +198,8 @@ class Table:
                 f"keys of {by!r} must be public: give Table(domains={{{by!r}: [...]}}), or ask for "
                 "keys that are secrets"
             )
-        return tuple(self.domains[by])
+        keys = self.domains[by]
+        return keys.keys if isinstance(keys, DerivedKeys) else tuple(keys)
 
     def _check_names(self, **given: str | None) -> None:
         """Refuses a column that is not there, or whose type does not name things."""

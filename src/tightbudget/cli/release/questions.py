@@ -24,7 +24,13 @@ Of = Annotated[str, typer.Option(help="rows, or units.")]
 Group = Annotated[
     str | None, typer.Option(help="The column that names a group: one answer for each key.")
 ]
-Keys = Annotated[str | None, typer.Option(help="The public keys of --group: a,'b, c','it''s'.")]
+Keys = Annotated[str | None, typer.Option(help="The public keys of groups: a,'b, c','it''s'.")]
+Months = Annotated[
+    str | None, typer.Option(help="Groups are months of a column of dates: 2026-01,2026-12.")
+]
+Bins = Annotated[
+    str | None, typer.Option(help="Groups are bins of a column of numbers: 0,18,40,65.")
+]
 
 
 def count(columns: Columns, epsilon: Any, delta: Any, of: Of = "rows") -> Asked:
@@ -46,6 +52,8 @@ def sum_(
     step: Step = None,
     group: Group = None,
     keys: Keys = None,
+    months: Months = None,
+    bins: Bins = None,
 ) -> Asked:
     """Adds up a column with noise, and pays for the answer.
 
@@ -59,7 +67,9 @@ def sum_(
         "delta": delta,
         "step": step,
     }
-    return _in_groups(tb.Sum, tb.GroupedSums, given, columns, group=group, keys=keys)
+    return _in_groups(
+        tb.Sum, tb.GroupedSums, given, columns, group, keys=keys, months=months, bins=bins
+    )
 
 
 def mean(
@@ -72,6 +82,8 @@ def mean(
     step: Step = None,
     group: Group = None,
     keys: Keys = None,
+    months: Months = None,
+    bins: Bins = None,
 ) -> Asked:
     """Answers the mean of a column with noise, and pays for the answer.
 
@@ -85,7 +97,9 @@ def mean(
         "delta": delta,
         "step": step,
     }
-    return _in_groups(tb.Mean, tb.GroupedMeans, given, columns, group=group, keys=keys)
+    return _in_groups(
+        tb.Mean, tb.GroupedMeans, given, columns, group, keys=keys, months=months, bins=bins
+    )
 
 
 def quantiles(
@@ -99,6 +113,8 @@ def quantiles(
     step: Step = None,
     group: Group = None,
     keys: Keys = None,
+    months: Months = None,
+    bins: Bins = None,
 ) -> Asked:
     """Finds quantiles of a column with noise, and pays for the answer; delta stays 0.
 
@@ -116,7 +132,14 @@ def quantiles(
         "step": step,
     }
     return _in_groups(
-        tb.Quantiles, tb.tables.GroupedQuantiles, given, columns, group=group, keys=keys
+        tb.Quantiles,
+        tb.tables.GroupedQuantiles,
+        given,
+        columns,
+        group,
+        keys=keys,
+        months=months,
+        bins=bins,
     )
 
 
@@ -145,7 +168,9 @@ def groups(
     epsilon: Any,
     delta: Any,
     column: Annotated[str, typer.Option(help="The column that names the group.")],
-    keys: Annotated[str, typer.Option(help="The public keys: a,'b, c','it''s'.")],
+    keys: Keys = None,
+    months: Months = None,
+    bins: Bins = None,
     of: Of = "rows",
 ) -> Asked:
     """Counts the rows, or the units, of groups with public keys, and pays for the answer.
@@ -155,9 +180,8 @@ def groups(
     For example: tightbudget release groups trips.parquet --column zone --keys a,b,c
     --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
     """
-    domains = _keys(columns, keys, column=column)
-    question = tb.GroupedCounts(by=column, epsilon=epsilon, delta=delta, of=_of(of))
-    return question, domains
+    by, domains = _public(columns, {"keys": keys, "months": months, "bins": bins}, column=column)
+    return tb.GroupedCounts(by=by, epsilon=epsilon, delta=delta, of=_of(of)), domains
 
 
 def _in_groups(
@@ -165,32 +189,51 @@ def _in_groups(
     grouped: Any,
     given: Mapping[str, Any],
     columns: Columns,
-    *,
     group: str | None,
-    keys: str | None,
+    **keys: str | None,
 ) -> Asked:
     """Asks a question of all rows, or of the rows of each public key.
 
     Raises:
         ParameterError: there are keys without a column, or a column without keys.
     """
-    if (group is None) != (keys is None):
-        raise ParameterError("give --group and --keys together: groups have public keys")
-    if group is None or keys is None:
-        return one(**given), {}
-    return grouped(by=group, **given), _keys(columns, keys, group=group)
+    if group is not None:
+        by, domains = _public(columns, keys, group=group)
+        return grouped(by=by, **given), domains
+    if any(text is not None for text in keys.values()):
+        raise ParameterError("group must be given with keys: the column that names a group")
+    return one(**given), {}
 
 
-def _keys(columns: Columns, keys: str, **given: str) -> Mapping[str, Any]:
-    """Reads the public keys of a column.
+def _public(
+    columns: Columns, keys: Mapping[str, str | None], **given: str
+) -> tuple[str, Mapping[str, Any]]:
+    """Reads public keys of a column, or the rule that derives them from it.
+
+    Args:
+        columns: from names to types.
+        keys: the texts of the options ``keys``, ``months`` and ``bins``.
+        given: the column, under the name of its option.
+
+    Returns:
+        the column that groups are named by, and its keys.
 
     Raises:
-        ParameterError: the column is not there, or a key is none of its values.
+        ParameterError: the column is not there; not one of the three is given; or it is refused.
     """
     ((option, name),) = given.items()
     if name not in columns:
         raise refuse(option, f"be one of the columns {', '.join(columns)}", name)
-    return {name: keys_of(keys, columns[name], name)}
+    texts = [(way, text) for way, text in keys.items() if text is not None]
+    if len(texts) != 1:
+        raise ParameterError("give one of --keys, --months and --bins: groups have public keys")
+    ((way, text),) = texts
+    if way == "keys":
+        return name, {name: keys_of(text, columns[name], name)}
+    if way == "months":
+        first, _, last = text.partition(",")
+        return f"{name}_month", {f"{name}_month": tb.tables.Months(name, first, last or first)}
+    return f"{name}_bin", {f"{name}_bin": tb.tables.ValueBins(name, _numbers(bins=text))}
 
 
 def _numbers(**given: str) -> tuple[Any, ...]:
