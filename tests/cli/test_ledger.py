@@ -73,6 +73,7 @@ RESERVED = {
     "told": None,
     "token": None,
     "interactive": False,
+    "question": None,
     "guarantee": {
         "tightbudget": 1,
         "output_dp": {

@@ -128,6 +128,7 @@ def test_programs_read_the_receipt_and_the_output_in_one_object() -> None:
         "charges": {"ada": {"amount": 0.3, "delta": 1e-9, "unit": "epsilon"}},
         "cell": "found",
         "told": None,
+        "question": None,
         "interactive": False,
         "exit_status": 0,
     }

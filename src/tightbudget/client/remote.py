@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tightbudget.client.http import Retry, Wire
+from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
@@ -23,7 +24,7 @@ from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
 from tightbudget.promises.charging import BaseHold, Payer
 from tightbudget.promises.pricing import Stored, content_of
 from tightbudget.promises.secret import opens
-from tightbudget.promises.text import check_encodable, printable, storable_cell
+from tightbudget.promises.text import check_encodable, printable, question_text, storable_cell
 from tightbudget.promises.values import (
     BlockTerms,
     Event,
@@ -41,6 +42,9 @@ T = TypeVar("T")
 # the largest pages that the server gives out
 _PAGE = 1000  # events
 _MOST = 1000  # budgets or reservations
+
+# what a server before questions answers to one, since its requests have no other fields
+_UNKNOWN_QUESTION = "question: Extra inputs are not permitted"
 
 
 class RemoteLedger:
@@ -137,6 +141,7 @@ class RemoteLedger:
         budgets: Sequence[str],
         *,
         interactive: bool = False,
+        question: str | None = None,
     ) -> RemoteHold:
         """Holds the mechanism's worst-case price, in several budgets or in none.
 
@@ -148,7 +153,19 @@ class RemoteLedger:
             "budgets": budgets if isinstance(budgets, str) else list(budgets),
             "interactive": bool(interactive),
         }
-        answer = self._wire.post("reserve", asked, ReservationView.from_dict)
+        return self._reserved("reserve", asked, question)
+
+    def _reserved(self, path: str, asked: Mapping[str, object], question: str | None) -> RemoteHold:
+        """Asks for a reservation, with the question if there is one."""
+        said = question_text(question)
+        with_question = asked if said is None else {**asked, "question": said}
+        try:
+            answer = self._wire.post(path, with_question, ReservationView.from_dict)
+        except ParameterError as refusal:
+            # guard: earlier-servers-know-no-question
+            if said is None or _UNKNOWN_QUESTION not in str(refusal):
+                raise
+            answer = self._wire.post(path, asked, ReservationView.from_dict)
         return RemoteHold(self._wire, answer, None)
 
     def hold(self, key: str, *, token: str | int | None = None) -> RemoteHold:
@@ -257,8 +274,11 @@ class RemoteBudget(Payer["RemoteHold"]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        question: str | None = None,
     ) -> RemoteHold:
-        return self._ledger.reserve(key, guarantee, (self._name, *also), interactive=interactive)
+        return self._ledger.reserve(
+            key, guarantee, (self._name, *also), interactive=interactive, question=question
+        )
 
     def _hold(self, key: str, token: str | None) -> RemoteHold:
         return self._ledger.hold(key, token=token)
@@ -340,6 +360,7 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        question: str | None = None,
     ) -> RemoteHold:
         asked = {
             **self._said,
@@ -348,8 +369,7 @@ class RemoteBlockRange(BaseBlockRange["RemoteHold"]):
             "also": self._beside(also),
             "interactive": bool(interactive),
         }
-        wire = self._ledger._wire
-        return RemoteHold(wire, wire.post("blocks/reserve", asked, ReservationView.from_dict), None)
+        return self._ledger._reserved("blocks/reserve", asked, question)
 
     def _hold(self, key: str, token: str | None) -> RemoteHold:
         return self._ledger.hold(key, token=token)

@@ -108,9 +108,11 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        question: str | None = None,
         by: str | None = None,
     ) -> LedgerHold:
-        return reserve(self._session, key, self._request(guarantee, also, interactive, by), by)
+        request = self._request(guarantee, also, interactive, by)
+        return reserve(self._session, key, request, by, question)
 
     def _hold(self, key: str, token: str | None) -> LedgerHold:
         return found(self._session, key, token)

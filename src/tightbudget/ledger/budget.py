@@ -11,7 +11,7 @@ from tightbudget.later import guesses
 from tightbudget.ledger.acts import answers, budget_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
 from tightbudget.ledger.balance_history import balance_history
-from tightbudget.ledger.history import History
+from tightbudget.ledger.history import History, events_of
 from tightbudget.ledger.hold import LedgerHold, found, open_in, reserve
 from tightbudget.ledger.rows import budget_rows
 from tightbudget.ledger.rows.budget_rows import Balance
@@ -71,10 +71,12 @@ class LedgerBudget(Payer[LedgerHold]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        question: str | None = None,
         by: str | None = None,
     ) -> LedgerHold:
         payers = self._session.payers((self._name, *also))
-        return reserve(self._session, key, Request.of(guarantee, payers, bool(interactive)), by)
+        request = Request.of(guarantee, payers, bool(interactive))
+        return reserve(self._session, key, request, by, question)
 
     def _hold(self, key: str, token: str | None) -> LedgerHold:
         return found(self._session, key, token)
@@ -108,7 +110,9 @@ class LedgerBudget(Payer[LedgerHold]):
             now = answers.balance_of(connection, self._name)
             parent = _parent_name(connection, now)
             found = balance_history(connection, now, positive_count(last=last))
-        return tuple((Event.of(entry), statement_of(then, parent)) for entry, then in found)
+            events = events_of(connection, [entry for entry, _ in found])
+        statements = (statement_of(then, parent) for _, then in found)
+        return tuple(zip(events, statements, strict=True))
 
     def parts(self, limit: int) -> tuple[str, ...]:
         """Returns the names of its first parts, as many as the limit at most."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from sqlalchemy import Connection
 
 from tightbudget.ledger.rows import event_rows
 from tightbudget.ledger.rows.event_rows import Which
 from tightbudget.ledger.session import LedgerSession
 from tightbudget.ledger.verification import Verification, check_head, verify
-from tightbudget.promises.chain import Head
+from tightbudget.promises.chain import Entry, Head
 from tightbudget.promises.checkpoint import Checkpoint
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import check_encodable
@@ -17,6 +19,13 @@ from tightbudget.promises.values import Event
 # Events that are read in one transaction: some megabytes, so that a listing of a long history
 # needs little memory and holds no view of the database open while its reader works.
 _PAGE = 10_000
+
+
+def events_of(connection: Connection, entries: Sequence[Entry]) -> tuple[Event, ...]:
+    """Returns stored events as their readers see them, each with its reservation's question."""
+    keys = {entry.key for entry in entries if entry.key is not None}
+    asked = event_rows.questions(connection, keys)
+    return tuple(Event.of(one, None if one.key is None else asked.get(one.key)) for one in entries)
 
 
 class History:
@@ -57,7 +66,8 @@ class History:
             size = _PAGE if limit is None else min(limit, _PAGE)
             with self.session.read() as connection:
                 page = event_rows.entries(connection, which, after=after, limit=size)
-            yield from map(Event.of, page)
+                found = events_of(connection, page)
+            yield from found
             if len(page) < size:
                 return
             after, limit = page[-1].sequence, None if limit is None else limit - size
@@ -89,7 +99,7 @@ class History:
             found = event_rows.entries(
                 connection, which, before=before, limit=limit, newest_first=True
             )
-        return tuple(map(Event.of, found))
+            return events_of(connection, found)
 
     def head(self) -> Head:
         """Returns the history's length and hash; ``str(ledger.head())`` is to be kept elsewhere."""

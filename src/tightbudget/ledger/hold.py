@@ -15,7 +15,7 @@ from tightbudget.promises.charging import BaseHold
 from tightbudget.promises.pricing import Stored
 from tightbudget.promises.secret import new_secret, opens
 from tightbudget.promises.seen import Seen
-from tightbudget.promises.text import printable, storable_cell
+from tightbudget.promises.text import printable, question_text, storable_cell
 from tightbudget.promises.values import Event, OpenHold, ReservationView, token_text
 
 
@@ -29,11 +29,19 @@ class LedgerHold(BaseHold[Reservation]):
         session: the ledger.
         reservation: the ledger's last answer about it.
         token: the token that settles the run, or None if this process does not have it.
+        asked: the question of the run; empty where it was not read yet.
     """
 
-    def __init__(self, session: LedgerSession, reservation: Reservation, token: str | None) -> None:
+    def __init__(
+        self,
+        session: LedgerSession,
+        reservation: Reservation,
+        token: str | None,
+        asked: tuple[str | None, ...] = (),
+    ) -> None:
         self._session = session  # first, so that a deep copy is refused in the words of its store
         super().__init__(reservation, token)
+        self._asked = asked
 
     @property
     def _view(self) -> ReservationView:
@@ -48,7 +56,16 @@ class LedgerHold(BaseHold[Reservation]):
             token=self._token,
             charges={charge.name: charge.units.up(charge.rule.unit) for charge in found.charges},
             guarantee=None,
+            question=self.question,
         )
+
+    @property
+    def question(self) -> str | None:
+        """The question that this run answers; None where nobody has said one."""
+        if not self._asked:
+            with self._session.read() as connection:
+                self._asked = (event_rows.question(connection, self._is.id),)
+        return self._asked[0]
 
     @property
     def guarantee(self) -> Stored:
@@ -110,16 +127,21 @@ class LedgerHold(BaseHold[Reservation]):
         return self.charge
 
 
-def reserve(session: LedgerSession, key: str, request: Request, by: str | None) -> LedgerHold:
+def reserve(
+    session: LedgerSession, key: str, request: Request, by: str | None, question: str | None
+) -> LedgerHold:
     """Holds what a request asks for.
 
     Raises:
         BudgetExceeded: it does not fit. The key stays refused.
-        KeyConflictError: the key was used for something else.
+        KeyConflictError: the key was used for something else, also for another question.
         SettlementError: a budget is closed, or another interactive mechanism is open.
-        ParameterError: the key or a budget is refused.
+        ParameterError: the key, a budget or the question is refused.
     """
+    asked = question_text(question)
     known, who = session.keyed(key), session.who(by)
+    if asked is not None:
+        who["question"] = asked
     found = session.write(lambda act: run_acts.reserve(act, key=known, request=request, why=who))
     return LedgerHold(session, granted(found), None)
 
@@ -138,14 +160,16 @@ def found(session: LedgerSession, key: str, token: str | int | None) -> LedgerHo
         if reservation is None:
             raise SettlementError(f"there is no reservation {key!r}")
         answer = run_acts.refusal_of(connection, reservation) or reservation
-    return LedgerHold(session, granted(answer), shown)
+        asked = event_rows.question(connection, reservation.id)
+    return LedgerHold(session, granted(answer), shown, (asked,))
 
 
 def open_in(session: LedgerSession, seen: Seen | None) -> tuple[LedgerHold, ...]:
     """Reads the reservations that are not ended and charge one of these budgets, or all."""
     with session.read() as connection:
         found = run_rows.open_reservations(connection, seen)
-    return tuple(LedgerHold(session, reservation, None) for reservation in found)
+        asked = event_rows.questions(connection, [one.key for one in found])
+    return tuple(LedgerHold(session, one, None, (asked.get(one.key),)) for one in found)
 
 
 def listed(summary: Summary) -> OpenHold:
@@ -157,6 +181,7 @@ def listed(summary: Summary) -> OpenHold:
         told=summary.told,
         since=summary.since,
         by=summary.by,
+        question=summary.question,
         charges={charge.name: charge.units.up(charge.rule.unit) for charge in summary.charges},
     )
 

@@ -293,6 +293,7 @@ class Ledger(History):
         budgets: Sequence[str],
         *,
         interactive: bool = False,
+        question: str | None = None,
         by: str | None = None,
     ) -> LedgerHold:
         """Holds the mechanism's worst-case price, in several budgets or in none.
@@ -306,16 +307,19 @@ class Ledger(History):
             budgets: the names of those that pay, none a part of another.
             interactive: it answers more than once, and others may run in between. Several of
                 these are open side by side only if all have delta = 0.
+            question: the question that the run answers, a text of 1 to 500 printable characters,
+                which the history keeps beside the key. It should name no value of the data;
+                what looks like a password is hidden.
             by: the name of who reserves, if not of who acts on this ledger; it is written down.
 
         Raises:
             BudgetExceeded: it does not fit. The key stays refused.
-            KeyConflictError: the key was used for something else.
+            KeyConflictError: the key was used for something else, also for another question.
             SettlementError: a budget is closed, or another interactive mechanism is open.
-            ParameterError: the key, the guarantee or a budget is refused.
+            ParameterError: the key, the guarantee, a budget or the question is refused.
         """
         request = Request.of(guarantee, self.session.payers(budgets), bool(interactive))
-        return reserve(self.session, key, request, by)
+        return reserve(self.session, key, request, by, question)
 
     def hold(self, key: str, *, token: str | int | None = None) -> LedgerHold:
         """Returns the reservation of this key, for instance of a process that is no more.

@@ -145,6 +145,7 @@ class BaseBlockRange(ABC, Generic[H]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        question: str | None = None,
     ) -> H:
         """Holds the mechanism's worst-case price in every block, and in the budgets ``also``.
 
@@ -157,6 +158,7 @@ class BaseBlockRange(ABC, Generic[H]):
             guarantee: an :class:`OutputDP`, for all rows of a person in these blocks.
             also: the names of further budgets that pay.
             interactive: it answers more than once; on blocks only with delta = 0.
+            question: the question that the run answers, as for :meth:`Ledger.reserve`.
 
         Raises:
             BudgetExceeded: it does not fit. The key stays refused.

@@ -29,7 +29,7 @@ from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.pricing import Stored, content_of
 from tightbudget.promises.secret import new_secret
-from tightbudget.promises.text import printable
+from tightbudget.promises.text import printable, question_text
 from tightbudget.promises.values import (
     Event,
     Preview,
@@ -52,7 +52,14 @@ class Paying(Protocol[H_co]):
     def left(self) -> Amount:
         """The amount that may still be reserved (rounded down)."""
 
-    def reserve(self, key: str, guarantee: Guarantee, *, interactive: bool = False) -> H_co:
+    def reserve(
+        self,
+        key: str,
+        guarantee: Guarantee,
+        *,
+        interactive: bool = False,
+        question: str | None = None,
+    ) -> H_co:
         """Holds the worst-case price of a mechanism under a key."""
 
     def _hold(self, key: str, token: str | None) -> H_co:
@@ -91,6 +98,7 @@ class Payer(ABC, Generic[H]):
         *,
         also: Sequence[str] = (),
         interactive: bool = False,
+        question: str | None = None,
     ) -> H:
         """Holds the mechanism's worst-case price, here and in the budgets ``also``.
 
@@ -199,7 +207,9 @@ class Keyed(Generic[H]):
         """The amount that may still be reserved (rounded down)."""
         return self._budget.left
 
-    def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> H:
+    def reserve(
+        self, guarantee: Guarantee, *, interactive: bool = False, question: str | None = None
+    ) -> H:
         """Holds the worst-case price of a mechanism under the next key.
 
         See :meth:`Ledger.reserve`.
@@ -210,12 +220,22 @@ class Keyed(Generic[H]):
         with self._lock:  # guard: one-key-a-run
             number, key = self._answered + 1, self.next_key
             try:
-                hold = self._budget.reserve(key, guarantee, interactive=interactive)
+                hold = self._budget.reserve(
+                    key, guarantee, interactive=interactive, question=question
+                )
             except BudgetExceeded:
                 self._answered = number  # a refused key stays refused
                 raise
             self._answered = number
             return hold
+
+    def asking(self, question: str) -> Asking[H]:
+        """Returns the same meter for runs that answer one question, which the ledger keeps.
+
+        Args:
+            question: a text of 1 to 500 printable characters.
+        """
+        return Asking(self, question)
 
     @property
     def next_key(self) -> str:
@@ -243,6 +263,30 @@ class Keyed(Generic[H]):
     def places(self, key: str) -> Places[H]:
         """Returns the places that the run of this key has come to, as its ledger has them."""
         return Places(self._budget, key)
+
+
+class Asking(Generic[H]):
+    """A meter whose runs answer one question, which stands beside their keys in the ledger.
+
+    Args:
+        meter: makes the keys.
+        question: the question.
+    """
+
+    def __init__(self, meter: Keyed[H], question: str) -> None:
+        self._meter, self._question = meter, question_text(question)
+
+    @property
+    def left(self) -> Amount:
+        """The amount that may still be reserved (rounded down)."""
+        return self._meter.left
+
+    def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> H:
+        """Holds the worst-case price of a mechanism under the next key of the meter.
+
+        See :meth:`Ledger.reserve`.
+        """
+        return self._meter.reserve(guarantee, interactive=interactive, question=self._question)
 
 
 class Places(Generic[H]):
@@ -407,6 +451,11 @@ class BaseHold(ABC, Generic[R]):
     def told(self) -> str | None:
         """A note for the caller that less was granted than was requested, or None."""
         return self._view.told
+
+    @property
+    def question(self) -> str | None:
+        """The question that this run answers; None where nobody has said one."""
+        return self._view.question
 
     @property
     def token(self) -> str | None:

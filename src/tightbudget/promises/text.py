@@ -9,12 +9,15 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
+from tightbudget.credentials import hidden
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.guarantee import Cell, cell_name
 
 _LONGEST_NAME = 200  # characters
 _LONGEST_CELL = 10_000  # characters
+# characters of a question, which is written down for each of up to 10,000 blocks of a run
+LONGEST_QUESTION = 500
 
 
 def printable(**given: Any) -> str:
@@ -24,11 +27,31 @@ def printable(**given: Any) -> str:
         ParameterError: the value is no text, is empty or too long, or has a character that is not
             printable (a control character, a surrogate, one that Unicode does not define).
     """
+    return _printable(_LONGEST_NAME, **given)
+
+
+def question_text(question: str | None) -> str | None:
+    """Brings the question that a run answers into the form that the history keeps; None stays None.
+
+    Passwords in it are hidden, as messages hide them.
+
+    Raises:
+        ParameterError: it is no text, is empty or too long, or is not printable.
+    """
+    if question is None:
+        return None
+    return hidden(
+        _printable(LONGEST_QUESTION, question=question)
+    )  # guard: question-without-password
+
+
+def _printable(longest: int, **given: Any) -> str:
+    """Brings a text of so many characters into form C, as :func:`printable` says."""
     ((what, value),) = given.items()
     # guard: one-spelling-of-keys
     text = unicodedata.normalize("NFC", value) if isinstance(value, str) else ""
-    if not (1 <= len(text) <= _LONGEST_NAME and text.isprintable()):
-        raise refuse(what, f"be a text of 1 to {_LONGEST_NAME} printable characters", value)
+    if not (1 <= len(text) <= longest and text.isprintable()):
+        raise refuse(what, f"be a text of 1 to {longest} printable characters", value)
     return text
 
 

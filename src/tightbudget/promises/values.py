@@ -47,6 +47,8 @@ class Event:
         cell: the cell that was settled.
         details: who acted, the reason, and what else belongs to the kind.
         hash: SHA-256 of all this and of the event before, in hexadecimal digits.
+        question: the question that the reservation of ``key`` answers, as its first event has it
+            among its details; None where nobody has said one.
     """
 
     sequence: int
@@ -59,10 +61,16 @@ class Event:
     cell: Cell | None
     details: dict[str, Any]
     hash: str
+    question: str | None = None
 
     @staticmethod
-    def of(entry: Entry) -> Event:
-        """Reads a stored event: units become floats, JSON becomes values."""
+    def of(entry: Entry, question: str | None = None) -> Event:
+        """Reads a stored event: units become floats, JSON becomes values.
+
+        Args:
+            entry: the event.
+            question: of its reservation, which its first event alone has among its details.
+        """
         amount = Units(entry.epsilon, entry.delta).up("epsilon")
         return Event(
             sequence=entry.sequence,
@@ -75,6 +83,7 @@ class Event:
             cell=None if entry.cell is None else cell_from_json(entry.cell),
             details=json.loads(entry.details),
             hash=entry.hash,
+            question=question,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,10 +92,10 @@ class Event:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Event:
-        """Reads an event that :meth:`to_dict` wrote."""
+        """Reads an event that :meth:`to_dict` wrote, also that of a server before questions."""
         names = [field.name for field in dataclasses.fields(Event)]
-        plain = {name: content[name] for name in names}
-        return Event(**{**plain, "cell": _cell_of(content["cell"])})
+        plain = {"question": None, **content}
+        return Event(**{name: plain[name] for name in names} | {"cell": _cell_of(content["cell"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +183,7 @@ class ReservationView:
         token: the token that settles the run, where the ledger says it: to who starts the run.
         charges: the amount that it holds, or has cost, in each of its budgets (rounded up).
         guarantee: the guarantee that was reserved for; None where a list leaves it out.
+        question: the question that the run answers; None where nobody has said one.
     """
 
     key: str
@@ -184,6 +194,7 @@ class ReservationView:
     token: str | None
     charges: dict[str, Amount]
     guarantee: Stored | None
+    question: str | None = None
 
     def __str__(self) -> str:
         return self.state.value + ("" if self.cell is None else f" with cell {self.cell!r}")
@@ -199,6 +210,7 @@ class ReservationView:
             "token": self.token,
             "interactive": self.interactive,
             "guarantee": None if self.guarantee is None else content_of(self.guarantee),
+            "question": self.question,
         }
 
     @staticmethod
@@ -218,6 +230,7 @@ class ReservationView:
             token=token_text(content["token"]),
             charges={name: Amount.from_dict(charge) for name, charge in content["charges"].items()},
             guarantee=None if guarantee is None else guarantee_of(guarantee),
+            question=content.get("question"),  # which earlier servers do not answer
         )
 
 
@@ -234,6 +247,7 @@ class OpenHold:
         by: the name of the starter or, before that, of the reserver; None where an earlier
             version did not write it down.
         charges: the amount that it holds in each of its budgets (rounded up).
+        question: the question that the run answers; None where nobody has said one.
     """
 
     key: str
@@ -243,6 +257,7 @@ class OpenHold:
     since: str
     by: str | None
     charges: dict[str, Amount]
+    question: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """Writes the reservation as plain JSON; the fields that a list leaves out are null."""
@@ -257,6 +272,7 @@ class OpenHold:
             "guarantee": None,
             "since": self.since,
             "by": self.by,
+            "question": self.question,
         }
 
 

@@ -56,10 +56,12 @@ class Receipt:
     Attributes:
         held: the amount that was held before the run.
         charged: the amount that the run has cost.
+        question: the question that was answered, in one line of text; None where nobody said one.
     """
 
     held: Amount
     charged: Amount
+    question: str | None = None
 
     @property
     def returned(self) -> Amount:
@@ -71,12 +73,14 @@ class Receipt:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns ``{"held": {...}, "charged": {...}, "returned": {...}}``, plain JSON values."""
+        """Returns the question, and the amounts as dictionaries, as plain JSON values."""
         amounts = {"held": self.held, "charged": self.charged, "returned": self.returned}
-        return {name: amount.to_dict() for name, amount in amounts.items()}
+        said = {name: amount.to_dict() for name, amount in amounts.items()}
+        return {**said, "question": self.question}
 
     def __str__(self) -> str:
-        return f"held {self.held}; charged {self.charged}; returned {self.returned}"
+        asked = "" if self.question is None else f"{self.question}: "
+        return f"{asked}held {self.held}; charged {self.charged}; returned {self.returned}"
 
     def __repr__(self) -> str:
         return f"<Receipt: {self}>"
@@ -85,7 +89,8 @@ class Receipt:
         """Writes a table of the amounts, with a bar of the charge in the hold, for a notebook."""
         amounts = {"held": self.held, "charged": self.charged, "returned": self.returned}
         picture = notebook.bar(spent=self.charged.amount, held=0.0, cap=self.held.amount)
-        return notebook.shown(amounts_table(amounts, title="Receipt"), picture)
+        title = "Receipt" if self.question is None else f"Receipt: {self.question}"
+        return notebook.shown(amounts_table(amounts, title=title), picture)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, exact, printed_up
 from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.noise.salt import fresh_salt
@@ -361,7 +362,8 @@ class Session(Uncopied):
         _check_question(question)
         planned = question.planned(self.table)  # it may refuse, before the price is held
         error = self._with_rows(question, planned.plan.error)
-        key, meter = self._pays(question, planned.table)
+        asked = text_of(question, planned.table)
+        key, meter = self._pays(asked)
         run: Any = planned.with_noisy_rows()
         done = question.release(run, meter=meter, noise=self.noise)
         value, noisy_rows = cast(tuple[V, tuple[float, ...] | None], done.value)
@@ -369,7 +371,7 @@ class Session(Uncopied):
             question=question,
             value=value,
             cell=done.cell,
-            receipt=done.receipt,
+            receipt=replace(done.receipt, question=cut(asked, LONGEST_QUESTION)),
             error=error,
             noisy_rows=noisy_rows,
             key=key,
@@ -389,7 +391,7 @@ class Session(Uncopied):
         """
         if not callable(getattr(question, "open", None)):
             raise refuse("question", "have open(): ask it otherwise", type(question).__name__)
-        _, meter = self._pays(question, self.table)
+        _, meter = self._pays(text_of(question, self.table))
         return question.open(self.table, meter=meter, noise=self.noise, **more)
 
     def _rows(self) -> int | None:
@@ -441,15 +443,19 @@ class Session(Uncopied):
         """Says whether the meter is a budget of a ledger that needs a key for each run."""
         return not isinstance(self.meter, type) and callable(getattr(self.meter, "keyed", None))
 
-    def _pays(self, question: Any, table: Table) -> tuple[str | None, Meter]:
-        """Returns the key of a new run, if the session makes keys, and the meter that pays."""
-        if not self._makes_keys:
-            return None, self.meter
-        # a key that was used would be answered with the run that has used it
-        fresh = fresh_salt()[:_RANDOM]  # guard: run-with-own-key
-        asked = f"{self.name}/{text_of(question, table)}"
-        key = f"{cut(asked, _LONGEST_KEY - 1 - len(fresh))} {fresh}"
-        return key, self.meter.keyed(key)
+    def _pays(self, asked: str) -> tuple[str | None, Meter]:
+        """Returns the key of a new run, if the session makes keys, and the meter that pays.
+
+        A meter of a ledger writes the question down, whose text is ``asked``.
+        """
+        key, meter = None, self.meter
+        if self._makes_keys:
+            # a key that was used would be answered with the run that has used it
+            fresh = fresh_salt()[:_RANDOM]  # guard: run-with-own-key
+            key = f"{cut(f'{self.name}/{asked}', _LONGEST_KEY - 1 - len(fresh))} {fresh}"
+            meter = meter.keyed(key)
+        asking = getattr(meter, "asking", None)
+        return key, asking(cut(asked, LONGEST_QUESTION)) if callable(asking) else meter
 
 
 def _number(number: float | None) -> str:

@@ -54,6 +54,8 @@ def print_hold(hold: LedgerHold, *, json: bool) -> None:
         print_json(hold.to_dict())
         return
     rows = {"key": hold.key, "state": hold.state.value}
+    if hold.question is not None:
+        rows["question"] = hold.question
     if hold.cell is not None:
         rows["cell"] = repr(hold.cell)
     if hold.token is not None:

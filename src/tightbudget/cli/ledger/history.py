@@ -55,11 +55,14 @@ def history(
                 repr(event.delta),
                 "" if event.cell is None else repr(event.cell),
                 event.details.get("by", ""),
+                event.question or "",
             )
             for event in events
         ]
-    columns = ("number", "at", "what", "key", "budget", "epsilon", "delta", "cell", "by")
-    print_table(columns, rows)
+    columns = ["number", "at", "what", "key", "budget", "epsilon", "delta", "cell", "by"]
+    if any(row[-1] for row in rows):
+        columns.append("question")
+    print_table(columns, [row[: len(columns)] for row in rows])
 
 
 def verify(

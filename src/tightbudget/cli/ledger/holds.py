@@ -19,6 +19,7 @@ from tightbudget.cli.ledger.options import (
     GuaranteeFile,
     Key,
     Plan,
+    QuestionOption,
     Reason,
     Url,
     Where,
@@ -44,6 +45,7 @@ def reserve(
     amount: AmountOption = None,
     plan: Plan = None,
     interactive: Annotated[bool, typer.Option(help="It answers more than once.")] = False,
+    question: QuestionOption = None,
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
@@ -59,7 +61,14 @@ def reserve(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
         hold = reserved(
-            it, key, wanted, budgets=budget, blocks=blocks, where=where, interactive=interactive
+            it,
+            key,
+            wanted,
+            budgets=budget,
+            blocks=blocks,
+            where=where,
+            interactive=interactive,
+            question=question,
         )
         print_hold(hold, json=json)
 

@@ -87,6 +87,10 @@ Delta = Annotated[Any, exact_number("Of a guarantee without cells; 0 if absent."
 AmountOption = Annotated[
     Any, exact_number("What budgets of other kinds count: rho, mu, a divergence.")
 ]
+QuestionOption = Annotated[
+    str | None,
+    typer.Option(help="The question that it answers, which the history keeps."),
+]
 Plan = Annotated[
     Path | None, typer.Option(help="Steps of a fixed plan: a plan file.", autocompletion=plans)
 ]
@@ -106,6 +110,7 @@ def reserved(
     blocks: str | None,
     where: list[str] | None,
     interactive: bool = False,
+    question: str | None = None,
 ) -> LedgerHold:
     """Reserves in the budgets that the options name, or in a range of blocks.
 
@@ -117,9 +122,11 @@ def reserved(
             raise ParameterError("--where belongs to --blocks, got it without")
         if not budgets:
             raise ParameterError("give --budget or --blocks, got none")
-        return ledger.reserve(key, guarantee, budgets, interactive=interactive)
+        return ledger.reserve(key, guarantee, budgets, interactive=interactive, question=question)
     there = ledger.blocks(blocks).where(**_values(where or []))
-    return there.reserve(key, guarantee, also=budgets or (), interactive=interactive)
+    return there.reserve(
+        key, guarantee, also=budgets or (), interactive=interactive, question=question
+    )
 
 
 def _values(where: list[str]) -> dict[str, list[str]]:

@@ -26,6 +26,7 @@ from tightbudget.cli.ledger.options import (
     GuaranteeFile,
     Key,
     Plan,
+    QuestionOption,
     Url,
     Where,
     guarantee_from_options,
@@ -73,6 +74,7 @@ def run(
     delta: Delta = None,
     amount: AmountOption = None,
     plan: Plan = None,
+    question: QuestionOption = None,
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
@@ -91,7 +93,9 @@ def run(
         wanted = guarantee_from_options(
             file=guarantee, epsilon=epsilon, delta=delta, amount=amount, plan=plan
         )
-        hold = reserved(it, key, wanted, budgets=budget, blocks=blocks, where=where)
+        hold = reserved(
+            it, key, wanted, budgets=budget, blocks=blocks, where=where, question=question
+        )
         if hold.state is not State.RESERVED:
             raise SettlementError(f"{key!r} {_BEFORE[hold.state]}")
         hold.start()

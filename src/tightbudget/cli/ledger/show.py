@@ -153,8 +153,12 @@ def _print_holds(holds: Sequence[OpenHold]) -> None:
             hold.state.value,
             hold.by or "",
             ", ".join(charged(hold.charges)),
+            hold.question or "",
         )
         for hold in holds
     ]
+    columns = ["reservation", "state", "by", "holds"]
+    if any(row[-1] for row in rows):
+        columns.append("question")
     print_text(Text())
-    print_table(("reservation", "state", "by", "holds"), rows)
+    print_table(columns, [row[: len(columns)] for row in rows])

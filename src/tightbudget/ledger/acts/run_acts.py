@@ -30,20 +30,36 @@ from tightbudget.promises.units import NOTHING, Units
 def reserve(act: Act, *, key: str, request: Request, why: Why) -> Reservation | RefusedRequest:
     """Holds the worst-case price of a request, in all its budgets or in none.
 
-    The same key and request again get the same answer, also if that was a refusal.
+    The same key and request again get the same answer, also if that was a refusal. ``why`` has the
+    question, too, where one was said.
 
     Raises:
-        KeyConflictError: the key was used for another request.
+        KeyConflictError: the key was used for another request, or for another question.
     """
     known = run_rows.reservation(act.connection, key)
     if known is not None:
         if known.body not in (request.body, request.without_rho):  # guard: key-with-one-body
             raise KeyConflictError(f"the key {key!r} was used before, for something else")
+        _check_question(act, known, why)
         return refusal_of(act.connection, known) or known
     payers, asked, refusal = answer(act.connection, request)
     if refusal is not None:
         return _refuse(act, key, request, refusal, why)  # guard: refusals-recorded
     return _hold(act, key, request, _opened(act, request, payers), asked, why)
+
+
+def _check_question(act: Act, known: Reservation, why: Why) -> None:
+    """Refuses another question under a key; one that was said on one side alone is no other.
+
+    Raises:
+        KeyConflictError: the history has another question beside this key.
+    """
+    asked = why.get("question")
+    before = None if asked is None else event_rows.question(act.connection, known.id)
+    if before is not None and asked != before:  # guard: key-with-one-question
+        raise KeyConflictError(
+            f"the key {known.key!r} was used before, for the question {before!r}, got {asked!r}"
+        )
 
 
 # Proof: proofs/account.v, theorems account_private, account_both_directions

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import (
@@ -13,9 +14,9 @@ from sqlalchemy import (
     select,
 )
 
-from tightbudget.ledger.rows.selection import among
+from tightbudget.ledger.rows.selection import among, chunks
 from tightbudget.ledger.store.driver import execute
-from tightbudget.ledger.store.schema import events
+from tightbudget.ledger.store.schema import events, reservations
 from tightbudget.promises.chain import Entry, Head, canonical
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import spellings
@@ -24,6 +25,14 @@ _LAST = select(events).order_by(events.c.sequence.desc()).limit(1)
 
 
 _EVENT = select(events).where(events.c.sequence == bindparam("sequence"))
+
+
+# a reservation has the number of its first event, however many budgets it charges
+_ASKED = (
+    select(reservations.c.key, events.c.details)
+    .join(events, events.c.sequence == reservations.c.id)
+    .where(reservations.c.key.in_(bindparam("keys", expanding=True)))
+)
 
 
 def last(connection: Connection) -> Entry | None:
@@ -41,6 +50,29 @@ def entry(connection: Connection, sequence: int) -> Entry | None:
     """Returns the event of this number, or None."""
     row = execute(connection, _EVENT, sequence=sequence).one_or_none()
     return None if row is None else Entry(*row)
+
+
+def question(connection: Connection, reservation: int) -> str | None:
+    """Returns the question of a reservation by its number; None where nobody has said one."""
+    found = entry(connection, reservation)
+    return None if found is None else asked_in(found.details)
+
+
+def asked_in(details: str) -> str | None:
+    """Reads the question in the details of the event that has reserved; None without one."""
+    asked = json.loads(details).get("question")
+    return asked if isinstance(asked, str) else None
+
+
+def questions(connection: Connection, keys: Collection[str]) -> dict[str, str]:
+    """Returns the question of each of these reservations that has one, by its key."""
+    found: dict[str, str] = {}
+    for few in chunks(sorted(keys)):
+        for key, details in connection.execute(_ASKED, {"keys": few}):
+            asked = asked_in(details)
+            if asked is not None:
+                found[key] = asked
+    return found
 
 
 def entry_before(

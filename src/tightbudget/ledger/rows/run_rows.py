@@ -21,6 +21,7 @@ from sqlalchemy import (
 
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.ledger.rows.budget_rows import _PARTS, Balance
+from tightbudget.ledger.rows.event_rows import asked_in
 from tightbudget.ledger.rows.selection import NAMES, among, chunks, is_few, truth
 from tightbudget.ledger.store.driver import execute
 from tightbudget.ledger.store.schema import budgets, charges, events, reservations
@@ -123,6 +124,7 @@ class Summary:
         since: the time of the start or, before it, of the reservation, by the ledger's clock.
         by: the name of who has done that; None where an earlier version did not write it down.
         charges: the units that it holds in each of its budgets, by the budgets' names.
+        question: the question that the run answers; None where nobody has said one.
     """
 
     id: int
@@ -133,6 +135,7 @@ class Summary:
     since: str
     by: str | None
     charges: tuple[Charge, ...]
+    question: str | None
 
 
 @functools.lru_cache(maxsize=16)  # a settlement asks again for each budget; each may be megabytes
@@ -198,6 +201,9 @@ _HOLDING = (
 )
 
 
+_FIRST = events.alias()
+
+
 _SUMMARY = (
     select(
         reservations.c.id,
@@ -207,8 +213,10 @@ _SUMMARY = (
         reservations.c.told,
         events.c.at,
         events.c.details,
+        _FIRST.c.details.label("first"),
     )
     .join(events, events.c.sequence == func.coalesce(reservations.c.started, reservations.c.id))
+    .join(_FIRST, _FIRST.c.sequence == reservations.c.id)
     .where(_IS_OPEN)
     .order_by(reservations.c.id)
 )
@@ -292,6 +300,7 @@ def open_summaries(
                     since=row.at,
                     by=json.loads(row.details).get("by"),
                     charges=tuple(lines.get(row.id, ())),
+                    question=asked_in(row.first),
                 )
                 for row in page
             )

@@ -25,6 +25,7 @@ from tightbudget.web.api.schemas import (
     Limit,
     Name,
     Number,
+    Question,
     Statement,
     answered,
     number_of,
@@ -141,6 +142,7 @@ class ReserveRange(Range):
     guarantee: Asked
     also: list[Name] = Field([], max_length=10_000, description="Budgets that pay, too.")
     interactive: bool = False
+    question: Question = None
 
 
 @router.post("/blocks", dependencies=[allow(ADMINISTER)], response_model=SetOfBlocks)
@@ -187,7 +189,12 @@ def reserve(request: Request, body: ReserveRange) -> Response:
     check_room(request, body.key, [*there.names, found.name, *also])
     try:
         hold = there.reserve(
-            body.key, guarantee, also=also, interactive=body.interactive, by=caller.name
+            body.key,
+            guarantee,
+            also=also,
+            interactive=body.interactive,
+            question=body.question,
+            by=caller.name,
         )
     except SettlementError as error:
         raise without_others(request, error) from None

@@ -23,7 +23,7 @@ router = router_of("history")
 
 _COLUMNS = (
     *("sequence", "at", "kind", "key", "budget"),
-    *("epsilon", "delta", "cell", "details", "hash"),
+    *("epsilon", "delta", "cell", "details", "hash", "question"),
 )
 _COMPUTED = "=+-@"  # characters that begin a formula in a spreadsheet
 _SKIPPED = ("\t", "\r", "\n")  # some spreadsheets start a new cell at these, or drop them

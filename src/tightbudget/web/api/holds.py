@@ -25,6 +25,7 @@ from tightbudget.web.api.schemas import (
     Limit,
     Name,
     OpenHold,
+    Question,
     answered,
     router_of,
 )
@@ -81,6 +82,7 @@ class Reserve(Body):
     guarantee: Asked
     budgets: list[Name] = Field(min_length=1, max_length=10_000, examples=[["ada"]])
     interactive: bool = False
+    question: Question = None
 
 
 class Start(Body):
@@ -155,7 +157,12 @@ def reserve(request: Request, body: Reserve) -> Response:
     check_room(request, body.key, names)
     try:
         found = ledger.reserve(
-            body.key, guarantee, names, interactive=body.interactive, by=caller_of(request).name
+            body.key,
+            guarantee,
+            names,
+            interactive=body.interactive,
+            question=body.question,
+            by=caller_of(request).name,
         )
     except SettlementError as error:
         raise without_others(request, error) from None

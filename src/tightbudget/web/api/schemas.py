@@ -21,6 +21,7 @@ from tightbudget.numerics.validate import refuse, writes_number
 from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.pricing import Stored
+from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.text_file import json_text
 
 _LONGEST = 1000  # characters of a number: exact arithmetic with more fills the processor
@@ -88,6 +89,14 @@ def _in_digits(value: Any) -> Any:
 # otherwise.
 IN_DIGITS = BeforeValidator(_in_digits)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Question = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        max_length=LONGEST_QUESTION,
+        description="The question that the run answers, which the history keeps.",
+    ),
+]
 Number = Annotated[
     Any,
     WithJsonSchema(
@@ -225,6 +234,7 @@ class Hold(AnswerShape):
     token: str | None = Field(description="Of the start, for who has started it.")
     interactive: bool
     guarantee: dict[str, Any]
+    question: str | None = Field(description="The question that the run answers, if one was said.")
 
 
 class OpenHold(AnswerShape):
@@ -240,6 +250,7 @@ class OpenHold(AnswerShape):
     guarantee: None = Field(description="Lists have no prices: ask /api/v1/hold for this key.")
     since: str = Field(description="When it was reserved or, if it was, started.")
     by: str | None = Field(description="Who has reserved it or, if it was, started it.")
+    question: str | None = Field(description="The question that the run answers, if one was said.")
 
 
 class Event(AnswerShape):
@@ -255,6 +266,7 @@ class Event(AnswerShape):
     cell: Cell | None
     details: dict[str, Any]
     hash: str
+    question: str | None = Field(description="Of the reservation, if one was said; not hashed.")
 
 
 class Error(AnswerShape):
