@@ -12,6 +12,7 @@ it in this list, never from one below or on its own line:
 - ``pairs``: what may an engine ask of two output distributions? ``drawing``: how is a curve drawn?
   ``tabular``: how is a table written for a paper?
 - ``engine``: what does a composition of pairs cost? ``theorems``: what do published theorems say?
+  ``trials``: how often does a search run?
 - ``mechanisms``: which two distributions must an observer tell apart?
 - ``output_dp``: what does an observed output cost? ``privacy_buckets``: what does the
   algorithm of "Tight on Budget?" say?
@@ -44,6 +45,7 @@ from tightbudget import (
     sweeps,
     tables,
     theorems,
+    trials,
 )
 from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.compare.compare import compare
@@ -153,6 +155,7 @@ __all__ = [
     "sweeps",
     "tables",
     "theorems",
+    "trials",
     "write_plan",
     *(name for name in mechanisms.__all__ if name not in _IN_THEIR_ROOM),
     *(name for name in tables.__all__ if name not in _IN_THEIR_ROOM),
@@ -173,7 +176,7 @@ _RENAMED = {
     "WorstCase": "ApproximateDP",
     "classic": "privacy_buckets",
 }
-_ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables)
+_ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables, trials)
 
 
 def _meant(name: str) -> str:

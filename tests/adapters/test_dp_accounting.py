@@ -31,6 +31,7 @@ from tightbudget.adapters.dp_accounting import (
     TightPrivacyAccountant,
     from_dp_event,
 )
+from tightbudget.theorems.best_of_many import Repetitions
 
 Relation = dp.NeighboringRelation
 ADD, ONE, SPECIAL = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE, Relation.REPLACE_SPECIAL
@@ -707,8 +708,11 @@ def test_the_divergence_of_a_sampled_gaussian_at_a_low_order() -> None:
 
 def tabulated(event: Any) -> Callable[[float], float]:
     """The upper bound of the divergence of a best of many runs, by order."""
-    ((table, _),) = adapter._steps_of(event, tb.Neighbouring.ADD_OR_REMOVE)
-    return lambda order: float(table(order).upper)  # type: ignore[operator]
+    inner = tuple(adapter._steps_of(event.event, tb.Neighbouring.ADD_OR_REMOVE))
+    number = Repetitions(mean=event.mean, shape=event.shape)
+    table = adapter._selected(inner, tb.Neighbouring.ADD_OR_REMOVE, number)
+    assert table is not None
+    return lambda order: float(table(order).upper)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,15 @@ CASES: list[Case] = [
         "svm", tb.release.OutputPerturbation(0.5, 0.1, 60, 2, tb.release.Loss.HUBER_SVM), PARTS[0]
     ),
     Case("logistic-tested", tb.release.logistic_with_test(MODEL, 40, 1.0, 0.1), PARTS),
+    Case(
+        "best-trial",
+        tb.release.BestTrial(
+            lambda data, noise: (noisy := len(data) + int(noise.laplace(2, 1)[0]), noisy),
+            run=tb.DiscreteLaplace(2.0),
+            trials=tb.trials.NegativeBinomial(3),
+        ),
+        AGES,
+    ),
     Case("toy", tb.release.ToyRelease(len, 1, 0.5), AGES),
     Case(
         "propose-test-release",

@@ -64,6 +64,7 @@ from tightbudget.pairs.direction import Direction
 from tightbudget.theorems import best_of_many
 from tightbudget.theorems.best_of_many import BestOfMany, Repetitions
 from tightbudget.theorems.concentrated import Line
+from tightbudget.trials import NegativeBinomial, Poisson, Trials
 
 try:
     import dp_accounting
@@ -654,6 +655,11 @@ def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
     inner = [step for step in _steps_of(event.event, relation) if step[1]]
     if not inner or repetitions.once:
         return inner
+    law = _law_of(repetitions)
+    if law is not None and all(isinstance(step, Mechanism) for step, _ in inner):
+        whole = _composition_of(inner, relation)
+        if whole.answer(epsilon=math.inf).bounds.upper < 1:
+            return [(whole.best_of(law), 1)]
     best = _selected(tuple(inner), relation, repetitions)
     if best is None:
         raise EventError(event, "of what is repeated, no Renyi divergence is known to be finite")
@@ -785,6 +791,16 @@ def _curve_of(steps: tuple[Step, ...], relation: Neighbouring, rate: float = 1.0
     With a rate, they are made on a sample without replacement, which has this share of the records.
     """
     return above_composition(_composition_of(list(steps), relation), relation, rate)
+
+
+def _law_of(repetitions: Repetitions) -> Trials | None:
+    """Returns the law of a number of runs; None for a shape that laws do not have."""
+    try:
+        if math.isinf(repetitions.shape):
+            return Poisson(repetitions.mean)
+        return NegativeBinomial(repetitions.mean, repetitions.shape)
+    except ParameterError:
+        return None
 
 
 @functools.lru_cache(maxsize=64)

@@ -68,6 +68,8 @@ _FIRST = {
     "mixture_of_gaussians.weights": "[0.5, 0.3, 0.2]",
     "curve.epsilons": "[0.0, 0.5, 1.0]",
     "curve.deltas": "[0.3, 0.1, 0.01]",
+    "best_of.run": '[{ mechanism = "gaussian", sigma = 1.0 }]',
+    "best_of.trials": '{ law = "negative-binomial", mean = 20 }',
     "either.probability": "0.5",
     "either.first": '{ mechanism = "gaussian", sigma = 1.0 }',
     "either.second": '{ mechanism = "laplace", scale = 10.0 }',

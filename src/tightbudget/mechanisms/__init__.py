@@ -4,6 +4,7 @@ from tightbudget.mechanisms.additive import Additive
 from tightbudget.mechanisms.allocated import Allocated
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.batches import Batches
+from tightbudget.mechanisms.best_of import BestOf
 from tightbudget.mechanisms.clipped_sum import ClippedSum
 from tightbudget.mechanisms.composition import MECHANISMS, Mechanism
 from tightbudget.mechanisms.either import Either, either
@@ -30,6 +31,7 @@ __all__ = [
     "Additive",
     "Allocated",
     "Batches",
+    "BestOf",
     "ClippedNoise",
     "ClippedSum",
     "Direction",

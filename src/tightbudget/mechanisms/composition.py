@@ -136,6 +136,16 @@ class Composable(Questions):
             for (mechanism, runs), instance in zip(self.parts, instances, strict=True)
         )
 
+    def best_of(self, trials: Any) -> Mechanism:
+        """Returns the best of a random number of runs of all this, the only one that is released.
+
+        So hyperparameters are chosen; see :class:`tightbudget.BestOf`.
+
+        Args:
+            trials: the law of the number, such as ``tb.trials.Poisson(mean=20)``.
+        """
+        return _derived("best_of", self, trials)
+
     def __mul__(self, times: int) -> Composition:
         k = count(times=times)
         return Composition(tuple((mechanism, k * runs) for mechanism, runs in self.parts))
@@ -389,7 +399,7 @@ class Mechanism(Composable):
         return mechanism
 
 
-def _derived(kind: str, base: Mechanism, *given: Any) -> Mechanism:
+def _derived(kind: str, base: Composable, *given: Any) -> Mechanism:
     """Makes the mechanism of a kind that is defined after its base's class."""
     cls: Any = MECHANISMS[kind]
     made: Mechanism = cls(base, *given)

@@ -103,7 +103,7 @@ class FromCurve(Mechanism):
     @functools.cached_property
     def _ends(self) -> tuple[AtomicPair, AtomicPair]:
         """A pair above the smallest one, and a pair below it."""
-        above, below = (_smallest_pair(_hull(self._points(up=up))) for up in (True, False))
+        above, below = (_smallest_pair(falling_hull(self._points(up=up))) for up in (True, False))
         return above, below
 
     @functools.cached_property
@@ -133,7 +133,7 @@ class FromCurve(Mechanism):
         points = [(Fraction(0), Fraction(1))]
         epsilons, deltas = _numbers(epsilons=self.epsilons), _numbers(deltas=self.deltas)
         for epsilon, delta in zip(epsilons, deltas, strict=True):
-            least, most = _exp_ends(epsilon)
+            least, most = exp_ends(epsilon)
             t = most if up else least
             point = t, max(Fraction(delta), 1 - t)
             if not up and point[1] != delta:
@@ -175,7 +175,7 @@ def _numbers(**given: Any) -> tuple[float, ...]:
     return tuple(array.astype(np.float64).tolist())
 
 
-def _exp_ends(x: float) -> tuple[Fraction, Fraction]:
+def exp_ends(x: float) -> tuple[Fraction, Fraction]:
     """A rational number <= e^x and one >= e^x, equal for x = 0; else 10^-40 apart, relatively."""
     if x == 0.0:
         return Fraction(1), Fraction(1)
@@ -184,7 +184,7 @@ def _exp_ends(x: float) -> tuple[Fraction, Fraction]:
     return Fraction(near.next_minus(_DIGITS)), Fraction(near.next_plus(_DIGITS))
 
 
-def _hull(points: list[Point]) -> list[Point]:
+def falling_hull(points: list[Point]) -> list[Point]:
     """The falling part of the lower convex hull of points that ascend in t."""
     hull: list[Point] = []
     for t, d in points:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tightbudget.later import Later, face, installed
 from tightbudget.release.mechanisms.additive import GaussianRelease, LaplaceRelease
+from tightbudget.release.mechanisms.best_trial import BestTrial
 from tightbudget.release.mechanisms.coin_flip import ToyRelease
 from tightbudget.release.mechanisms.erm import (
     GateSensitivity,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tightbudget.release.mechanisms.logistic_regression import PrivateLogisticRegression
 
 __all__ = [
+    "BestTrial",
     "FixedNoise",
     "GaussianRelease",
     "GradualRelease",
