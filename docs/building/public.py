@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import tightbudget as tb
 
-ROOMS = (tb.client, tb.errors, tb.ledger, tb.mechanisms, tb.release, tb.sweeps, tb.tables)
+ROOMS = (
+    tb.client,
+    tb.errors,
+    tb.ledger,
+    tb.mechanisms,
+    tb.release,
+    tb.sweeps,
+    tb.tables,
+    tb.trials,
+)
 
 
 def public() -> dict[str, str]:

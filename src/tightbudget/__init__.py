@@ -93,6 +93,7 @@ __version__ = "0.1.0"
 
 # What is not met in the first week stays in its room: tb.tables.TableAnswer.
 _IN_THEIR_ROOM = {
+    "BestOf",
     "MECHANISMS",
     "Direction",
     "AboveThresholdRun",

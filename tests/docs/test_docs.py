@@ -51,6 +51,7 @@ SLOW = {
     "docs/how-to/publish-a-table.md",
     "docs/how-to/ask-many-questions.md",
     "docs/how-to/calibrate-noise.md",
+    "docs/how-to/choose-the-best.md",
     "docs/how-to/charge-a-ledger.md",
     "docs/how-to/charge-blocks.md",
     "docs/how-to/charge-from-another-machine.md",

@@ -257,7 +257,7 @@ def test_the_chances_of_a_law_are_its_generating_function(law: Trials) -> None:
         (lambda: tb.trials.Binomial(5, 0.0), r"probability must be in \(0, 1\], got 0.0"),
         (lambda: tb.Gaussian(1.0).best_of(20), "trials must be a law of tb.trials, .*, got 20"),
         (
-            lambda: tb.BestOf(3, tb.trials.Poisson(2.0)),  # type: ignore[arg-type]
+            lambda: tb.mechanisms.BestOf(3, tb.trials.Poisson(2.0)),  # type: ignore[arg-type]
             "run must be a mechanism or a composition, got 3",
         ),
         (
@@ -290,10 +290,12 @@ def test_it_is_read_back_and_shown() -> None:
     tuned = training.best_of(tb.trials.NegativeBinomial(20, shape=0))
     assert tb.Mechanism.from_dict(tuned.to_dict()) == tuned
     assert repr(tuned).endswith(".best_of(trials.NegativeBinomial(mean=20.0, shape=0.0))")
-    given = tb.BestOf(
+    given = tb.mechanisms.BestOf(
         [{"mechanism": "gaussian", "sigma": 2.0, "times": 3}],  # type: ignore[arg-type]
         {"law": "poisson", "mean": 4},  # type: ignore[arg-type]
     )
     assert given == (tb.Gaussian(2.0) * 3).best_of(tb.trials.Poisson(4.0))
-    declared = tb.BestOf(tb.Gaussian(1.0) * 2, tb.trials.Poisson(4.0), relation="replace-one")  # type: ignore[arg-type]
+    declared = tb.mechanisms.BestOf(
+        tb.Gaussian(1.0) * 2, tb.trials.Poisson(4.0), relation="replace-one"
+    )  # type: ignore[arg-type]
     assert declared.run.relation is tb.Neighbouring.REPLACE_ONE

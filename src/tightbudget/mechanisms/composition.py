@@ -139,7 +139,7 @@ class Composable(Questions):
     def best_of(self, trials: Any) -> Mechanism:
         """Returns the best of a random number of runs of all this, the only one that is released.
 
-        So hyperparameters are chosen; see :class:`tightbudget.BestOf`.
+        So hyperparameters are chosen; see :class:`tightbudget.mechanisms.BestOf`.
 
         Args:
             trials: the law of the number, such as ``tb.trials.Poisson(mean=20)``.
