@@ -295,7 +295,6 @@ def test_it_is_read_back_and_shown() -> None:
         {"law": "poisson", "mean": 4},  # type: ignore[arg-type]
     )
     assert given == (tb.Gaussian(2.0) * 3).best_of(tb.trials.Poisson(4.0))
-    declared = tb.mechanisms.BestOf(
-        tb.Gaussian(1.0) * 2, tb.trials.Poisson(4.0), relation="replace-one"
-    )  # type: ignore[arg-type]
+    declared = (tb.Gaussian(1.0) * 2).best_of(tb.trials.Poisson(4.0)).under("replace-one")
+    assert isinstance(declared, tb.mechanisms.BestOf)
     assert declared.run.relation is tb.Neighbouring.REPLACE_ONE
