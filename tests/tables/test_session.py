@@ -631,3 +631,29 @@ def test_without_the_guard_keys_are_wrong(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("value", ["value (key)", "probability", "value", "std"]),
+        ("mostly_noise", ["mostly_noise (key)", "probability", "value", "std"]),
+        ("rank_error", ["rank_error (key)", "probability", "value", "std"]),
+        ("probability", ["probability (key)", "probability", "value", "std"]),
+        (("low", "low (key)"), ["low (key) (key)", "low (key)", "probability", "value"]),
+        (("town", "std"), ["town", "std (key)", "probability", "value"]),
+    ],
+)
+def test_a_key_column_has_a_name_of_its_own(by: Any, names: list[str]) -> None:
+    """A column of the data may have the name of a column of the frame: none of them is lost."""
+    columns = (by,) if isinstance(by, str) else by
+    keys = np.array(["a", "b", "b"])
+    data = {**dict.fromkeys(columns, keys), "x": np.array([1.0, 2.0, 3.0])}
+    table = tb.Table(data, domains=dict.fromkeys(columns, ("a", "b")))
+    medians = tb.tables.GroupedQuantiles(
+        by=by, column="x", bounds=(0, 8), probabilities=(0.5,), epsilon=1
+    )
+    frame = tb.Session(table, tb.OutputDPOdometer()).ask(medians).frame()
+    assert frame.columns.tolist()[: len(names)] == names
+    assert len(set(frame.columns)) == len(frame.columns)
+    assert frame[names[0]].tolist() == (["a", "b"] if len(columns) == 1 else ["a", "a", "b", "b"])

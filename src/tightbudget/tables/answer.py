@@ -128,7 +128,8 @@ class TableAnswer(Generic[V]):
 
         The columns are those of the keys, if there are any, and value, std, low and high: the
         standard deviation of the noise, and the ends of :meth:`interval`. Where these are not
-        known they are missing (NaN). The rows of quantiles have the key ``probability``, and
+        known they are missing (NaN). A key column whose name is taken, say ``value``, is called
+        ``value (key)``. The rows of quantiles have the key ``probability``, and
         :meth:`rank_error` in a column of its own. The last column is :attr:`mostly_noise`, for
         each number by itself and always at 95 %.
 
@@ -163,9 +164,9 @@ class TableAnswer(Generic[V]):
         pairs, rank_error = self._intervals(confidence), self.rank_error(confidence)
         found = [(_named(self.question, keys), number) for keys, number in _numbers(self.value)]
         depth = max((len(key) for key, _ in found), default=0)
-        names = [*_key_names(self.question, self.value, depth), "value", "std", "low", "high"]
         more = [] if rank_error is None else [rank_error]
-        names += ["rank_error"] * len(more) + ["mostly_noise"]
+        own = ["value", "std", "low", "high", *["rank_error"] * len(more), "mostly_noise"]
+        names = [*_told_apart(_key_names(self.question, self.value, depth), own), *own]
         rows = []
         for (key, value), pair, flag in zip(found, pairs, self._mostly_noise(), strict=True):
             noise = [None, None, None] if pair is None else [self.std, *pair]
@@ -248,6 +249,16 @@ def _key_names(question: Any, value: Any, depth: int) -> list[str]:
     single = "index" if _is_list(value) else "key"
     others = [single] if depth == 1 else [f"key {i}" for i in range(1, depth + 1)]
     return [*known, *others[len(known) :]][:depth]
+
+
+def _told_apart(keys: list[str], own: list[str]) -> list[str]:
+    """Returns names of key columns; one that another column of the answer has ends in " (key)"."""
+    found: list[str] = []
+    for i, name in enumerate(keys):
+        while name in own or name in keys[i + 1 :] or name in found:
+            name = f"{name} (key)"
+        found.append(name)
+    return found
 
 
 def _short(value: Any) -> str:
