@@ -6,15 +6,28 @@ import datetime
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tightbudget.tables.arrays import Arrays
+from tightbudget.tables.ibis_source import IbisSource
+from tightbudget.tables.one_statement import OneStatement
 from tightbudget.tables.source import Contribution, OnGrid, Source
 
-__all__ = ["QUESTIONS", "ROWS", "answers", "arrays", "arrow", "bounds", "shuffled"]
+__all__ = [
+    "QUESTIONS",
+    "ROWS",
+    "answers",
+    "answers_together",
+    "arrays",
+    "arrow",
+    "bounds",
+    "shuffled",
+]
 
 Rows = list[dict[str, Any]]
 
@@ -202,3 +215,10 @@ QUESTIONS: Mapping[str, Callable[[Source, Contribution], Any]] = {
 def answers(source: Source, bound: Contribution) -> dict[str, Any]:
     """Returns the answers of a source to all questions."""
     return {name: ask(source, bound) for name, ask in QUESTIONS.items()}
+
+
+def answers_together(source: IbisSource, bound: Contribution) -> dict[str, Any]:
+    """Returns the answers of an engine to all questions, asked in one statement."""
+    one = replace(source, statement=OneStatement())
+    found = one.together([partial(ask, one, bound) for ask in QUESTIONS.values()])
+    return dict(zip(QUESTIONS, found, strict=True))

@@ -16,7 +16,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.ledger.conftest import own_server
 from tests.ledger.servers import OwnServer
 from tests.tables import engines
-from tests.tables.engines import ROWS, answers, arrays, shuffled
+from tests.tables.engines import ROWS, answers, answers_together, arrays, shuffled
 
 import tightbudget as tb
 from tightbudget.errors import SourceError
@@ -72,12 +72,20 @@ def test_each_engine_answers_each_question_alike(
     expected = answers(REFERENCE, bound)
     for name, source in sources.items():
         assert answers(source, bound) == expected, name
+        if isinstance(source, IbisSource):
+            assert answers_together(source, bound) == expected, name
 
 
 def test_duckdb_answers_as_numpy() -> None:
     bound = Contribution(unit="unit", rows=3, groups=2, salt=engines.SALTS[0])
     source = opened(engines.arrow(shuffled(ROWS, 1)), {})
     assert answers(source, bound) == answers(REFERENCE, bound)
+
+
+def test_duckdb_answers_as_numpy_in_one_statement() -> None:
+    bound = Contribution(unit="unit", rows=3, groups=2, salt=engines.SALTS[0])
+    source = opened(engines.arrow(shuffled(ROWS, 1)), {})
+    assert answers_together(source, bound) == answers(REFERENCE, bound)
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=named)

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -152,6 +152,10 @@ class Arrays:
             for u in units
         ]
         return Arrays({**self.arrays, HALF: np.array(half, dtype=np.int64)})
+
+    def together(self, scans: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Returns what each of several scans returns, one after the other."""
+        return [scan() for scan in scans]
 
     def with_keys(self, name: str, rule: DerivedKeys) -> Arrays:
         """Returns the rows with a column of the keys that a rule derives; None for no key."""

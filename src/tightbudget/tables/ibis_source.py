@@ -6,7 +6,7 @@ import glob
 import importlib
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -19,6 +19,7 @@ from tightbudget.tables import rules
 from tightbudget.tables.catalogs import check_engine
 from tightbudget.tables.columns import OWN, ROW, alike, check_names, why
 from tightbudget.tables.derived_keys import DerivedKeys
+from tightbudget.tables.one_statement import OneStatement
 from tightbudget.tables.parquet_file import written_by_duckdb
 from tightbudget.tables.rows_of_units import chosen, hashed, in_groups, text
 from tightbudget.tables.rules.expressions import import_ibis, usual_date
@@ -47,6 +48,7 @@ class IbisSource:
         told: from names to types as the catalog tells them, where the form has another type.
         odd: from the names of columns that are not let in to their types; the table lacks them.
         called: the expressions of the rules of one question; None where it is asked no question.
+        statement: collects queries of several questions; None where each is asked by itself.
     """
 
     table: Any
@@ -58,6 +60,7 @@ class IbisSource:
     told: Mapping[str, str] = field(default_factory=dict, repr=False)
     odd: Mapping[str, str] = field(default_factory=dict, repr=False)
     called: rules.Called | None = field(default=None, repr=False)
+    statement: OneStatement | None = field(default=None, repr=False)
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -401,7 +404,15 @@ class IbisSource:
         columns = self._columns(query)
         return {name: int(value or 0) for name, (value,) in columns.items()}
 
+    def together(self, scans: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Returns what scans of this source's ``statement`` return, whose queries become one."""
+        if self.statement is None:
+            return [scan() for scan in scans]
+        return self.statement.run(scans, self._columns)
+
     def _columns(self, query: Any) -> dict[str, list[Any]]:
+        if self.statement is not None and self.statement.collects:
+            return self.statement.answer(query)
         before = stamps(self.files)
         # one connection answers one query at a time
         with self.turn, _texts_as_they_are(self.connection):

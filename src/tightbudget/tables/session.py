@@ -14,18 +14,20 @@ from tightbudget import notebook
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount, exact, printed_up
+from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.noise.salt import fresh_salt
-from tightbudget.release.release import checked_meter
+from tightbudget.release.release import Receipt, checked_meter
 from tightbudget.tables.answer import TableAnswer
 from tightbudget.tables.asked import cut, text_of
 from tightbudget.tables.error_laws import CONFIDENCE, ErrorLaw, NoiseLaw, RankLaw
 from tightbudget.tables.mechanism import Plan, TableMechanism
 from tightbudget.tables.mechanisms.count import Count
 from tightbudget.tables.table import Table
+from tightbudget.tables.together import PlanTogether, Together
 
 V = TypeVar("V")
 
@@ -379,6 +381,64 @@ class Session(Uncopied):
         self._learn(answer)
         return answer
 
+    def ask_all(self, questions: Sequence[TableMechanism[Any]]) -> list[TableAnswer[Any]]:
+        """Answers several questions from one scan of the table, as one run with one hold.
+
+        All are answered, or none: if one is refused, or they do not fit together, nothing is
+        charged. :meth:`what_if` tells the price of each and their sum. The run has one key. An
+        engine gets the queries as one statement, so that all answers are about the same rows.
+
+        Args:
+            questions: mechanisms on tables, at least one.
+
+        Returns:
+            the answers in the order of the questions, each with its own price in its receipt.
+
+        Raises:
+            BudgetError: the worst-case prices do not fit together; the data was not touched.
+            ParameterError: a question does not fit the table, which is named with its number, or
+                the meter does not count epsilon; nothing is charged.
+            SourceError: the table's engine does not answer; nothing is charged.
+            SettlementError: the key of a meter that was made with one was used before.
+            ReleaseError: the scan or the noise failed after the start; the worst-case prices are
+                charged.
+            ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
+        """
+        if not isinstance(questions, (list, tuple)) or not questions:
+            raise refuse("questions", "be a list of questions, at least one", questions)
+        for question in questions:
+            _check_question(question)
+        together = Together(questions=tuple(questions))
+        planned = together.planned(self.table)  # it may refuse, before the price is held
+        errors = [
+            self._with_rows(question, part.error)
+            for question, part in zip(
+                questions, cast(PlanTogether, planned.plan).parts, strict=True
+            )
+        ]
+        texts = [text_of(question, planned.table) for question in questions]
+        key, meter = self._pays("; ".join(texts))
+        together.what_if(meter)  # refuses a meter of another unit
+        run: Any = planned
+        done = together.release(run, meter=meter, noise=self.noise)
+        answers = [
+            TableAnswer(
+                question=question,
+                value=value,
+                cell=cell,
+                receipt=_own_receipt(question, cell, text),
+                error=error,
+                noisy_rows=noisy_rows,
+                key=key,
+            )
+            for question, error, text, (value, noisy_rows, cell) in zip(
+                questions, errors, texts, done.value, strict=True
+            )
+        ]
+        for answer in answers:
+            self._learn(answer)
+        return answers
+
     def open(self, question: Any, **more: Any) -> Any:
         """Opens a mechanism that answers one question after another, in a ``with`` statement.
 
@@ -461,6 +521,16 @@ class Session(Uncopied):
 def _number(number: float | None) -> str:
     """Writes a number with six digits; None is left out."""
     return "" if number is None else f"{number:.6g}"
+
+
+def _own_receipt(question: TableMechanism[Any], cell: Cell, text: str) -> Receipt:
+    """Returns the part of a question in the receipt of a run of several."""
+    delta = printed_up(question.guarantee.delta)
+    return Receipt(
+        held=Amount(printed_up(question.guarantee.sup), delta, "epsilon"),
+        charged=Amount(printed_up(question.guarantee.price(cell)), delta, "epsilon"),
+        question=cut(text, LONGEST_QUESTION),
+    )
 
 
 def _check_question(question: Any) -> None:

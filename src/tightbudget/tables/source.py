@@ -156,6 +156,14 @@ class Source(Protocol):
         """
         ...
 
+    def together(self, scans: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Returns what several scans of this source return; an engine gets one statement for all.
+
+        Args:
+            scans: each asks this source, or sources that are made of it, by the verbs below.
+        """
+        ...
+
     def with_keys(self, name: str, rule: DerivedKeys) -> Source:
         """Returns the rows with a column of the keys that a rule derives from each row by itself.
 

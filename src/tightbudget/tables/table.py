@@ -14,6 +14,7 @@ from tightbudget.tables import columns
 from tightbudget.tables.arrays import Arrays
 from tightbudget.tables.derived_keys import DerivedKeys
 from tightbudget.tables.ibis_source import IbisSource
+from tightbudget.tables.one_statement import OneStatement
 from tightbudget.tables.opening import opened
 from tightbudget.tables.source import Contribution, Key, Rule, Source
 
@@ -173,6 +174,12 @@ class Table:
         if not isinstance(source, IbisSource) or source.called is not None:
             return self
         return self._over(replace(source, called={}))
+
+    def for_one_statement(self) -> Table:
+        """Returns the table for several questions, whose queries may become one statement."""
+        if not isinstance(self.source, IbisSource):
+            return self
+        return self._over(replace(self.source, statement=OneStatement()))
 
     def _engine(self, verb: str) -> IbisSource:
         if not isinstance(self.source, IbisSource):
