@@ -7,6 +7,8 @@
    phi(p + p', q + q') <= phi(p, q) + phi(p', q')).  The deltas at every epsilon are such sums.
 
    Theorem deltas:        a pair that dominates has a larger delta at each epsilon, both ways.
+   Theorem curves:        a pair of the same total that has a larger delta at each epsilon dominates: the
+                          deltas are enough, and those of one direction, too.
    Theorem merging:       joining outputs gives a pair that is dominated; so splitting one
                           output into several of the same total gives one that dominates.
    Theorem bucket_spread: all outputs of a bucket may be replaced by two outputs at its two
@@ -31,7 +33,7 @@
 
    Source: Shaked, Shanthikumar 2007, chapter 3; Doroshenko et al. 2022 (buckets). *)
 
-From Coq Require Import Reals Lra List Bool.
+From Coq Require Import Reals Lra List Bool Permutation.
 From Tightbudget Require Import sums.
 Import ListNotations.
 Open Scope R_scope.
@@ -232,6 +234,221 @@ Proof.
   apply Rplus_le_compat; apply Rmult_le_compat_l; try lra; [apply HX | apply HY]; auto.
 Qed.
 
+(* --------------------------------------------------------------- deltas are enough *)
+
+(* Convex on [0, 1]. *)
+Definition bent (f : R -> R) : Prop := forall x y z, 0 <= x -> x <= y -> y <= z -> z <= 1 ->
+  (z - x) * f y <= (z - y) * f x + (y - x) * f z.
+
+(* Masses of any sign at places that rise from x on, to 1 at most. *)
+Fixpoint rising (x : R) (l : list (R * R)) : Prop :=
+  match l with [] => x <= 1 | a :: l => x <= snd a /\ rising (snd a) l end.
+
+Lemma rising_below : forall l x, rising x l -> x <= 1.
+Proof.
+  induction l as [| a l IH]; simpl; intros x H; [exact H |].
+  destruct H as (Lx & H). specialize (IH _ H). lra.
+Qed.
+
+Lemma rising_later : forall l x, rising x l -> forall a, In a l -> x <= snd a <= 1.
+Proof.
+  induction l as [| b l IH]; intros x H a Ha; [destruct Ha |]. destruct H as (H & H').
+  destruct Ha as [<- | Ha]; [split; [exact H | apply (rising_below l _ H')] |].
+  specialize (IH _ H' a Ha). lra.
+Qed.
+
+(* What is left of the place x has the mass m at x, and a mean that is d below x. *)
+Lemma from_left : forall f, bent f -> forall l x m d slope,
+  0 <= x -> rising x l -> 0 <= d ->
+  (d = 0 \/ forall z, x <= z <= 1 -> f x + slope * (z - x) <= f z) ->
+  m + sum fst l = 0 ->
+  m * x - d + sum (fun a => fst a * snd a) l = 0 ->
+  (forall k, In k (map snd l) ->
+    0 <= d + m * (k - x) + sum (fun a => fst a * pos (k - snd a)) l) ->
+  0 <= m * f x - d * slope + sum (fun a => fst a * f (snd a)) l.
+Proof.
+  intros f F. induction l as [| (w, y) l IH]; intros x m d slope X0 L D Sl M Mean H; simpl in *.
+  - assert (m = 0) by lra. subst m. assert (d = 0) by lra. subst d. lra.
+  - destruct L as (Lx & L).
+    assert (Y1 : y <= 1) by apply (rising_below l y L).
+    assert (Z : sum (fun a => fst a * pos (y - snd a)) l = 0).
+    { rewrite (sum_ext _ (fun _ => 0)); [apply sum_zero |].
+      intros a Ha. pose proof (rising_later l y L a Ha). rewrite pos_of_nonpos by lra. ring. }
+    assert (D' : 0 <= d + m * (y - x)).
+    { specialize (H y (or_introl eq_refl)). rewrite Z, (pos_of_nonneg (y - y)) in H by lra. lra. }
+    assert (H' : forall k, In k (map snd l) -> 0 <= d + m * (y - x) + (m + w) * (k - y)
+        + sum (fun a => fst a * pos (k - snd a)) l).
+    { intros k Hk. specialize (H k (or_intror Hk)).
+      assert (y <= k).
+      { apply in_map_iff in Hk as (a & <- & Ha). apply (rising_later l y L a Ha). }
+      rewrite (pos_of_nonneg (k - y)) in H by lra. lra. }
+    destruct (Req_dec x y) as [<- | N].
+    + specialize (IH x (m + w) (d + m * (x - x)) slope X0 L D'). 
+      replace (d + m * (x - x)) with d in IH by ring.
+      assert (0 <= (m + w) * f x - d * slope + sum (fun a => fst a * f (snd a)) l); [| lra].
+      apply IH; auto; try lra.
+      intros k Hk. specialize (H' k Hk). lra.
+    + assert (P : 0 < y - x) by lra.
+      set (steeper := (f y - f x) / (y - x)).
+      assert (E : steeper * (y - x) = f y - f x) by (unfold steeper; field; lra).
+      specialize (IH y (m + w) (d + m * (y - x)) steeper).
+      assert (G : 0 <= (m + w) * f y - (d + m * (y - x)) * steeper
+        + sum (fun a => fst a * f (snd a)) l).
+      { apply IH; auto; try lra.
+        right. intros z Hz. specialize (F x y z). 
+        apply Rmult_le_reg_r with (y - x); [exact P |].
+        replace ((f y + steeper * (z - y)) * (y - x))
+          with (f y * (y - x) + steeper * (y - x) * (z - y)) by ring.
+        rewrite E. assert ((z - x) * f y <= (z - y) * f x + (y - x) * f z) by (apply F; lra). lra. }
+      assert (K : d * slope <= d * steeper).
+      { destruct Sl as [-> | Sl]; [lra |]. apply Rmult_le_compat_l; [exact D |].
+        apply Rmult_le_reg_r with (y - x); [exact P |]. rewrite E.
+        assert (f x + slope * (y - x) <= f y) by (apply Sl; lra). lra. }
+      assert (m * steeper * (y - x) = m * f y - m * f x) by
+        (rewrite Rmult_assoc, E; ring).
+      lra.
+Qed.
+
+(* The same for a list in any order. *)
+Fixpoint insert (a : R * R) (l : list (R * R)) : list (R * R) :=
+  match l with
+  | [] => [a]
+  | b :: rest => if Rle_dec (snd a) (snd b) then a :: l else b :: insert a rest
+  end.
+
+Lemma insert_permuted : forall a l, Permutation (a :: l) (insert a l).
+Proof.
+  intros a l. induction l as [| b l IH]; simpl; [reflexivity |].
+  destruct (Rle_dec (snd a) (snd b)); [reflexivity |].
+  eapply perm_trans; [apply perm_swap | apply perm_skip, IH].
+Qed.
+
+Lemma insert_rising : forall a l x, x <= snd a <= 1 -> rising x l -> rising x (insert a l).
+Proof.
+  intros a l. induction l as [| b l IH]; simpl; intros x Ha L; [lra |].
+  destruct L as (Lx & L). destruct (Rle_dec (snd a) (snd b)); simpl; [tauto |].
+  split; [exact Lx |]. apply IH; [lra | exact L].
+Qed.
+
+Lemma put_in_order : forall l, (forall a, In a l -> 0 <= snd a <= 1) ->
+  exists l', Permutation l l' /\ rising 0 l'.
+Proof.
+  induction l as [| a l IH]; intros P; [exists []; simpl; split; [constructor | lra] |].
+  destruct IH as (l' & E & L); [intros; apply P; simpl; auto |].
+  exists (insert a l'). split.
+  - eapply perm_trans; [apply perm_skip, E | apply insert_permuted].
+  - apply insert_rising; [apply P; simpl; auto | exact L].
+Qed.
+
+Lemma from_kinks : forall f l, bent f -> (forall a, In a l -> 0 <= snd a <= 1) ->
+  sum fst l = 0 -> sum (fun a => fst a * snd a) l = 0 ->
+  (forall k, 0 <= k <= 1 -> 0 <= sum (fun a => fst a * pos (snd a - k)) l) ->
+  0 <= sum (fun a => fst a * f (snd a)) l.
+Proof.
+  intros f l F P M Mean H.
+  destruct (put_in_order l P) as (l' & E & L).
+  assert (P' : forall a, In a l' -> 0 <= snd a <= 1) by (intros; apply (rising_later l' 0 L); auto).
+  rewrite (sum_permuted _ l l' E) in M. rewrite (sum_permuted _ l l' E) in Mean.
+  rewrite (sum_permuted _ l l' E).
+  pose proof (from_left f F l' 0 0 0 0 (Rle_refl 0) L (Rle_refl 0) (or_introl eq_refl)) as G.
+  rewrite !Rmult_0_l, Rplus_0_l in G. rewrite Rminus_0_r, !Rplus_0_l in G.
+  apply G; auto.
+  intros k Hk. apply in_map_iff in Hk as (b & <- & Hb). specialize (P' b Hb).
+  specialize (H (snd b) P'). rewrite (sum_permuted _ l l' E) in H.
+  rewrite Rmult_0_l, !Rplus_0_l.
+  rewrite (sum_ext _ (fun a => fst a * pos (snd a - snd b) + (snd b * fst a - fst a * snd a))).
+  - rewrite sum_plus, sum_minus, sum_scale, M, Mean. lra.
+  - intros a _. destruct (Rle_dec (snd b) (snd a)).
+    + rewrite (pos_of_nonpos (snd b - snd a)), (pos_of_nonneg (snd a - snd b)) by lra. ring.
+    + rewrite (pos_of_nonneg (snd b - snd a)), (pos_of_nonpos (snd a - snd b)) by lra. ring.
+Qed.
+
+(* An output as its weight p + q and its place p / (p + q). *)
+Definition place (o : R * R) : R := fst o / (fst o + snd o).
+Definition placed (sign : R) (X : pair) : list (R * R) :=
+  map (fun o => (sign * (fst o + snd o), place o)) X.
+
+Lemma place_of : forall o, 0 <= fst o -> 0 <= snd o ->
+  0 <= place o <= 1 /\ (fst o + snd o) * place o = fst o /\ (fst o + snd o) * (1 - place o) = snd o.
+Proof.
+  intros (p, q) P Q. unfold place. simpl in *.
+  destruct (Req_dec (p + q) 0) as [Z | N].
+  - assert (p = 0) by lra. assert (q = 0) by lra. subst. unfold Rdiv. rewrite Rmult_0_l. lra.
+  - assert (T : 0 < p + q) by lra. split; [split |].
+    + apply Rmult_le_pos; [lra |]. left. apply Rinv_0_lt_compat, T.
+    + apply Rmult_le_reg_r with (p + q); [exact T |]. unfold Rdiv.
+      rewrite Rmult_assoc, Rinv_l by lra. lra.
+    + split; field; lra.
+Qed.
+
+Lemma placed_sum : forall sign f g X, is_pair X ->
+  (forall p q, 0 <= p -> 0 <= q -> (p + q) * f (place (p, q)) = g p q) ->
+  sum (fun a => fst a * f (snd a)) (placed sign X) = sign * divergence g X.
+Proof.
+  intros sign f g X P E. unfold placed, divergence. rewrite sum_map, <- sum_scale.
+  apply sum_ext. intros (p, q) Ho. destruct (P _ Ho). simpl in *.
+  rewrite Rmult_assoc, E by auto. reflexivity.
+Qed.
+
+Lemma divergence_ext : forall f g X, is_pair X ->
+  (forall p q, 0 <= p -> 0 <= q -> f p q = g p q) -> divergence f X = divergence g X.
+Proof.
+  intros f g X P E. apply sum_ext. intros o Ho. destruct (P o Ho). apply E; auto.
+Qed.
+
+Theorem curves : forall X Y, is_pair X -> is_pair Y -> total X = total Y ->
+  (forall epsilon, delta_at epsilon X <= delta_at epsilon Y) -> dominated X Y.
+Proof.
+  intros X Y PX PY T H phi S.
+  set (l := placed (-1) X ++ placed 1 Y).
+  assert (B : forall f g, (forall p q, 0 <= p -> 0 <= q -> (p + q) * f (place (p, q)) = g p q) ->
+    sum (fun a => fst a * f (snd a)) l = divergence g Y - divergence g X).
+  { intros f g E. unfold l. rewrite sum_app, !(placed_sum _ f g) by auto. lra. }
+  assert (TP : divergence (fun p _ => p) X = divergence (fun p _ => p) Y).
+  { injection T as T _. exact T. }
+  assert (TQ : divergence (fun _ q => q) X = divergence (fun _ q => q) Y).
+  { injection T as _ T. exact T. }
+  assert (Pl : forall p q, 0 <= p -> 0 <= q -> 0 <= place (p, q) <= 1
+    /\ (p + q) * place (p, q) = p /\ (p + q) * (1 - place (p, q)) = q)
+    by (intros; apply (place_of (p, q)); auto).
+  assert (G : 0 <= sum (fun a => fst a * phi (snd a) (1 - snd a)) l).
+  { apply (from_kinks (fun s => phi s (1 - s))).
+    - intros x y z X0 XY YZ Z1.
+      rewrite <- !(homogeneous phi S) by lra.
+      eapply Rle_trans; [| apply (subadditive phi S); apply Rmult_le_pos; lra].
+      apply Req_le. f_equal; ring.
+    - intros a Ha. unfold l, placed in Ha.
+      apply in_app_or in Ha as [Ha | Ha]; apply in_map_iff in Ha as ((p, q) & <- & Ho); simpl;
+        [destruct (PX _ Ho) | destruct (PY _ Ho)]; apply Pl; auto.
+    - rewrite (sum_ext _ (fun a => fst a * 1)) by (intros; ring).
+      rewrite (B (fun _ => 1) (fun p q => p + q)) by (intros; ring).
+      assert (E : forall Z, divergence (fun p q => p + q) Z
+        = divergence (fun p _ => p) Z + divergence (fun _ q => q) Z) by (intros; apply sum_plus).
+      rewrite !E, TP, TQ. ring.
+    - rewrite (B (fun s => s) (fun p _ => p)) by (intros; apply Pl; auto). lra.
+    - intros k (K0 & K1).
+      rewrite (B (fun s => pos (s - k)) (fun p q => pos ((1 - k) * p - k * q))).
+      2:{ intros p q P Q. destruct (Pl p q P Q) as (_ & E & E').
+          rewrite <- pos_scale by lra. f_equal. rewrite Rmult_minus_distr_l, E. ring. }
+      destruct (Req_dec k 0) as [-> | N0]; [| destruct (Req_dec k 1) as [-> | N1]].
+      + rewrite !(divergence_ext (fun p q => pos ((1 - 0) * p - 0 * q)) (fun p _ => p)); auto; [lra | |];
+          intros p q P Q; rewrite pos_of_nonneg; lra.
+      + rewrite !(divergence_ext (fun p q => pos ((1 - 1) * p - 1 * q)) (fun _ _ => 0)); auto;
+          [unfold divergence; rewrite !sum_zero; lra | |];
+          intros p q P Q; rewrite pos_of_nonpos; lra.
+      + set (c := k / (1 - k)).
+        assert (C : 0 < c) by (apply Rdiv_lt_0_compat; lra).
+        assert (E : forall Z, divergence (fun p q => pos ((1 - k) * p - k * q)) Z
+          = (1 - k) * delta_at (ln c) Z).
+        { intros Z. unfold divergence, delta_at. rewrite <- sum_scale. apply sum_ext.
+          intros o _. rewrite <- pos_scale, exp_ln by lra. f_equal. unfold c. field. lra. }
+        rewrite !E. specialize (H (ln c)).
+        assert ((1 - k) * delta_at (ln c) X <= (1 - k) * delta_at (ln c) Y); [| lra].
+        apply Rmult_le_compat_l; lra. }
+  rewrite (B (fun s => phi s (1 - s)) phi) in G; [lra |].
+  intros p q P Q. destruct (Pl p q P Q) as (R & E & E').
+  rewrite <- (homogeneous phi S), E, E' by lra. reflexivity.
+Qed.
 (* ---------------------------------------------------------------------------- buckets *)
 
 (* measures.py, discretise: a bucket of the losses in [low, high] has the masses a and b; the share
@@ -565,6 +782,7 @@ Proof.
 Qed.
 
 Print Assumptions deltas.
+Print Assumptions curves.
 Print Assumptions merging.
 Print Assumptions at_infinity.
 Print Assumptions products.

@@ -158,16 +158,16 @@ Proof.
   eapply Rle_trans; [exact E |]. apply Req_le, sum_ext. intros o _. f_equal; ring.
 Qed.
 
-Theorem plan_private : forall plan t epsilon,
-  (forall X, In X plan -> is_law X) -> follows plan t ->
+(* What a pair dominates is (epsilon, delta)-DP at each epsilon and its delta there. *)
+Lemma private : forall t epsilon Y, dominated (map snd (views t 1 1)) Y ->
   forall S : A -> bool,
     let under_x := sum (fun v => when (S (fst v)) (fst (snd v))) (views t 1 1) in
     let under_x' := sum (fun v => when (S (fst v)) (snd (snd v))) (views t 1 1) in
-    under_x <= delta_at epsilon (together plan) + exp epsilon * under_x'
-    /\ under_x' <= delta_back_at epsilon (together plan) + exp epsilon * under_x.
+    under_x <= delta_at epsilon Y + exp epsilon * under_x'
+    /\ under_x' <= delta_back_at epsilon Y + exp epsilon * under_x.
 Proof.
-  intros plan t epsilon P F S under_x under_x'.
-  destruct (deltas _ _ (any_order plan t P F) epsilon) as (forth & back).
+  intros t epsilon Y D S under_x under_x'.
+  destruct (deltas _ _ D epsilon) as (forth & back).
   unfold delta_at in forth at 1. unfold delta_back_at in back at 1.
   rewrite sum_map in forth, back.
   subst under_x under_x'. split.
@@ -182,6 +182,15 @@ Proof.
     pose proof (pos_nonneg (snd (snd v) - exp epsilon * fst (snd v))).
     unfold when. destruct (S (fst v)); lra.
 Qed.
+
+Theorem plan_private : forall plan t epsilon,
+  (forall X, In X plan -> is_law X) -> follows plan t ->
+  forall S : A -> bool,
+    let under_x := sum (fun v => when (S (fst v)) (fst (snd v))) (views t 1 1) in
+    let under_x' := sum (fun v => when (S (fst v)) (snd (snd v))) (views t 1 1) in
+    under_x <= delta_at epsilon (together plan) + exp epsilon * under_x'
+    /\ under_x' <= delta_back_at epsilon (together plan) + exp epsilon * under_x.
+Proof. intros plan t epsilon P F. apply private, any_order; auto. Qed.
 
 End Plans.
 

@@ -261,9 +261,6 @@ Qed.
 
 (* ------------------------------------------------------------------------------ from below *)
 
-Lemma sum_permuted : forall {A : Type} (f : A -> R) l l', Permutation l l' -> sum f l = sum f l'.
-Proof. induction 1; simpl; lra. Qed.
-
 (* backward_induction.py, lower: what is carried from block to block are the probabilities of merged
    outputs; `found c X g` says that g may be found from those in X where c is still to come. *)
 Inductive found : chain -> pair -> R -> Prop :=

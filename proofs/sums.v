@@ -3,7 +3,7 @@
    Every theorem of this folder is about finite sets of outputs; this file has the few facts on
    finite sums that their proofs use. *)
 
-From Coq Require Import Reals Lra List Bool.
+From Coq Require Import Reals Lra List Bool Permutation.
 Import ListNotations.
 Open Scope R_scope.
 
@@ -76,6 +76,9 @@ Proof.
   - symmetry. apply sum_zero.
   - rewrite IH, <- sum_plus. reflexivity.
 Qed.
+
+Lemma sum_permuted : forall {A : Type} (f : A -> R) l l', Permutation l l' -> sum f l = sum f l'.
+Proof. induction 1; simpl; lra. Qed.
 
 (* ----------------------------------------------------------------- the positive part *)
 

@@ -130,7 +130,7 @@ class Sketch:
         return Sketch(self.losses[order], self.log_masses[order])
 
 
-# Proof: proofs/order.v, theorem deltas
+# Proof: proofs/order.v, theorems deltas, curves
 class Pair:
     """Two distributions (P, Q), as a base class that has neither atoms nor a continuous part.
 
