@@ -98,6 +98,7 @@ _IN_THEIR_ROOM = {
     "Direction",
     "AboveThresholdRun",
     "ValueBins",
+    "CountDistinct",
     "GroupedQuantiles",
     "Months",
     "Quarters",

@@ -123,6 +123,8 @@ def test_months_and_bins_are_groups() -> None:
     ends = ["--column", "fare", "--low", 0, "--high", 64]
     bins = released("mean", *ends, "--group", "fare", "--bins", "0,10,64")
     assert [row[0] for row in bins["rows"]] == ["[0, 10)", "[10, 64)"]
+    zones = released("distinct", "--column", "zone", "--keys", "a,b,c")
+    assert zones["rows"][0][0] == 2
 
 
 def test_a_csv_file_has_the_types_that_are_named() -> None:

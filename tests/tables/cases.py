@@ -230,6 +230,23 @@ CASES: list[Case] = [
         GroupedCounts(by=("k", "j"), epsilon=1, of="units"),
         by_both(units),
     ),
+    case(
+        "count-distinct",
+        tables.CountDistinct(column="k", epsilon=1),
+        lambda c: sum(n > 0 for n in by_key(rows)(c).values()),
+    ),
+    case(
+        "count-distinct-of-two",
+        tables.CountDistinct(column=("k", "bin"), epsilon=1, where="w"),
+        lambda c: len(
+            {
+                (k, b)
+                for k in DOMAINS["k"]
+                for b, n in by_bin(rows)(of(c, c["w"] & (c["k"] == k))).items()
+                if n
+            }
+        ),
+    ),
     case("grouped-by-bin", GroupedCounts(by="bin", epsilon=1), by_bin(rows)),
     case("grouped-units-by-bin", GroupedCounts(by="bin", epsilon=1, of="units"), by_bin(units)),
     case("grouped-means-by-bin", GroupedMeans(by="bin", epsilon=1, **X), by_bin(mean)),

@@ -248,6 +248,11 @@ MUTATIONS = [
         lambda: holds("grouped-means"),
     ),
     Without(
+        "count-distinct has other noise",
+        {"distinct-keys-move": "moves = 1"},
+        lambda: holds("count-distinct"),
+    ),
+    Without(
         "counts has other noise",
         {"counts-moves": "l1 = each"},
         lambda: holds("counts"),

@@ -657,3 +657,17 @@ def test_a_key_column_has_a_name_of_its_own(by: Any, names: list[str]) -> None:
     assert frame.columns.tolist()[: len(names)] == names
     assert len(set(frame.columns)) == len(frame.columns)
     assert frame[names[0]].tolist() == (["a", "b"] if len(columns) == 1 else ["a", "a", "b", "b"])
+
+
+def test_as_many_keys_may_occur_as_rows_count() -> None:
+    """50 rows may have 50 keys, also where each unit counts in one group alone."""
+    data = {"u": np.arange(3), "k": np.array(["a", "b", "c"])}
+    keys = [f"k{i}" for i in range(100)]
+    table = tb.Table(
+        data, unit="u", rows_per_unit=5, groups_per_unit=1, units=10, domains={"k": keys}
+    )
+    distinct = tb.tables.CountDistinct(column="k", epsilon=0.1)
+    (asked,) = tb.Session(table, tb.OutputDPOdometer()).what_if([distinct]).questions
+    assert asked.sensitivity == 1
+    assert 10 < (asked.half_width() or 0) < 50
+    assert not asked.mostly_noise

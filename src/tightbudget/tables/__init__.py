@@ -8,6 +8,7 @@ from tightbudget.tables.answer import TableAnswer
 from tightbudget.tables.derived_keys import Months, Quarters, ValueBins, Years
 from tightbudget.tables.mechanisms.above_threshold import AboveThreshold, AboveThresholdRun
 from tightbudget.tables.mechanisms.count import Count
+from tightbudget.tables.mechanisms.count_distinct import CountDistinct
 from tightbudget.tables.mechanisms.counts import Counts
 from tightbudget.tables.mechanisms.counts_above import CountsAbove
 from tightbudget.tables.mechanisms.gradual import GradualCount, GradualSum
@@ -32,6 +33,7 @@ __all__ = [
     "AboveThresholdRun",
     "ValueBins",
     "Count",
+    "CountDistinct",
     "Counts",
     "CountsAbove",
     "GradualCount",

@@ -23,5 +23,6 @@ for _name, _question in (
     ("quantiles", questions.quantiles),
     ("histogram", questions.histogram),
     ("groups", questions.groups),
+    ("distinct", questions.distinct),
 ):
     commands.command(_name, cls=Command)(with_table(_question))

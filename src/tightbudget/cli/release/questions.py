@@ -1,4 +1,4 @@
-"""``tightbudget release count``, ``sum``, ``mean``, ``quantiles``, ``histogram``, ``groups``."""
+"""``tightbudget release count``, ``sum``, ``mean``, ``quantiles``, ``groups`` and the like."""
 
 from __future__ import annotations
 
@@ -182,6 +182,24 @@ def groups(
     """
     by, domains = _public(columns, {"keys": keys, "months": months, "bins": bins}, column=column)
     return tb.GroupedCounts(by=by, epsilon=epsilon, delta=delta, of=_of(of)), domains
+
+
+def distinct(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    column: Annotated[str, typer.Option(help="The column whose keys are counted.")],
+    keys: Keys = None,
+    months: Months = None,
+    bins: Bins = None,
+) -> Asked:
+    """Counts the public keys that occur in a column with noise, and pays for the answer.
+
+    For example: tightbudget release distinct trips.parquet --column zone --keys a,b,c
+    --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada --ledger sqlite:///budget.db
+    """
+    by, domains = _public(columns, {"keys": keys, "months": months, "bins": bins}, column=column)
+    return tb.tables.CountDistinct(column=by, epsilon=epsilon, delta=delta), domains
 
 
 def _in_groups(
