@@ -103,6 +103,7 @@ _IN_THEIR_ROOM = {
     "Months",
     "Quarters",
     "QuestionPreview",
+    "Ratio",
     "SessionPreview",
     "TableAnswer",
     "Years",

@@ -73,7 +73,7 @@ class Rule(NamedTuple):
         return outwards(error)
 
 
-class Ratio(NamedTuple):
+class DensityRatio(NamedTuple):
     """The density ratio R at points x on the real axis: arrays have the shape (n,)."""
 
     log_r: FloatArray
@@ -207,7 +207,7 @@ class Integrand:
         last = math.ceil((self.farthest_peak(power) + reach) / h)
         return Rule(h, math.floor((self.nearest_peak(power) - reach) / h), last, float(width))
 
-    def ratio(self, x: FloatArray) -> Ratio:
+    def ratio(self, x: FloatArray) -> DensityRatio:
         """Returns R at points x of the real axis, with the errors of its parts."""
         m, q = self.m, self.q
         y = m * (x - 0.5 * m)
@@ -224,7 +224,7 @@ class Integrand:
         log_error = pull * y_error + np.where(moved < 0.5, moved * (1.0 + moved), np.inf)
         far = np.where(y > _FAR, abs(log_q), 0.0)
         log_error = log_error + LOG * far * UNIT  # pays: loss-far
-        return Ratio(log_r, log_error, pull, np.maximum(y, 0.0))
+        return DensityRatio(log_r, log_error, pull, np.maximum(y, 0.0))
 
     def about_log_r(self, x: FloatArray) -> FloatArray:
         """Returns ln R at points x of the real axis, within a relative 1e-9, without errors."""

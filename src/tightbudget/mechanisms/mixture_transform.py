@@ -32,9 +32,9 @@ import numpy as np
 
 from tightbudget.mechanisms.gaussian_integrand import (
     MOST_NESTED,
+    DensityRatio,
     LeftOut,
     Nodes,
-    Ratio,
     Rotated,
     RotatedUnits,
 )
@@ -131,11 +131,11 @@ class MixtureTransform(MixedTransform):
         rows = max(1, _BLOCK // len(self.sizes))
         return [slice(start, start + rows) for start in range(0, x.size, rows)]
 
-    def ratio(self, x: FloatArray) -> Ratio:
+    def ratio(self, x: FloatArray) -> DensityRatio:
         parts = [self._ratio(x[block]) for block in self._blocks(x)]
-        return Ratio(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return DensityRatio(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
-    def _ratio(self, x: FloatArray) -> Ratio:
+    def _ratio(self, x: FloatArray) -> DensityRatio:
         """Returns R at some points x, with the errors of its parts."""
         k = len(self.sizes)
         y, log = self._logs(x)
@@ -160,7 +160,7 @@ class MixtureTransform(MixedTransform):
         # the sum of k numbers, its logarithm, and the sum with the scale
         units = units + (k + LOG * np.abs(np.log(whole)) + np.abs(log_r))
         far_error = units * UNIT  # pays: mixture-far
-        return Ratio(log_r, np.where(near, near_error, far_error), pull, scale)
+        return DensityRatio(log_r, np.where(near, near_error, far_error), pull, scale)
 
     def about_log_r(self, x: FloatArray) -> FloatArray:
         found = np.empty_like(x)

@@ -20,6 +20,7 @@ from tightbudget.tables.mechanisms.histogram_counts import HistogramCounts
 from tightbudget.tables.mechanisms.mean import Mean
 from tightbudget.tables.mechanisms.order_statistics import OrderStatistic
 from tightbudget.tables.mechanisms.quantiles import Quantiles
+from tightbudget.tables.mechanisms.ratio import Ratio
 from tightbudget.tables.mechanisms.selected_keys import SelectedCounts, SelectedKeys
 from tightbudget.tables.mechanisms.sum import Sum
 from tightbudget.tables.mechanisms.tested_counts import GatedCounts
@@ -49,6 +50,7 @@ __all__ = [
     "Quantiles",
     "Quarters",
     "QuestionPreview",
+    "Ratio",
     "SelectedCounts",
     "SelectedKeys",
     "Session",

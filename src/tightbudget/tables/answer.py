@@ -34,7 +34,7 @@ class TableAnswer(Generic[V]):
         receipt: the amounts held, charged and returned.
         error: what is known of how far the numbers of the value are off; None where nothing is.
         noisy_rows: the number of rows behind each number of a mean or a variance, from the noisy
-            sums that it was divided from; None for other answers.
+            sums that it was divided from; of a ratio the noisy denominator; None for other answers.
         key: the key of the run in a ledger; None where another meter pays.
     """
 
@@ -108,10 +108,10 @@ class TableAnswer(Generic[V]):
         """Whether a number of the answer is mostly noise; None where nobody can know.
 
         A number is mostly noise if its interval of 95 % says little more than was known before.
-        That of a count or a sum reaches 0. That of a mean, a variance, or a quantile's rank is at
-        least half as long as all that it can be, or noise has moved a mean or a variance to an end
-        of its range. A quantile needs a number of rows for that: a table's ``units``, or a count
-        that the session has released before. The frame has it for each number.
+        That of a count, a sum or a ratio reaches 0. That of a mean, a variance, or a quantile's
+        rank is at least half as long as all that it can be, or noise has moved a mean or a variance
+        to an end of its range. A quantile needs a number of rows for that: a table's ``units``, or
+        a count that the session has released before. The frame has it for each number.
         """
         flags = self._mostly_noise()
         return True if any(flags) else None if None in flags or not flags else False

@@ -12,6 +12,7 @@ from typing import Any
 
 from tightbudget.tables import rules
 from tightbudget.tables.ibis_source import IbisSource
+from tightbudget.tables.mechanism import TableMechanism
 from tightbudget.tables.table import Table
 
 # Items of a list that are written out: the bounds of a column, a few columns.
@@ -66,6 +67,8 @@ def _text(value: Any, table: Table) -> str:
         return f"[{', '.join(_text(part, table) for part in value)}]"
     if isinstance(value, (tuple, list, Mapping)):
         return f"[{len(value)} items]"
+    if isinstance(value, TableMechanism):  # a part of the question
+        return text_of(value, table)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__
     return _rule_text(value, table)

@@ -43,9 +43,10 @@ class ErrorLaw:
 
     It also says which numbers are mostly noise: those whose interval of 95 % says little more than
     was known before. The interval of a count or a sum reaches 0, so that noise alone may be the
-    number. That of a mean, a variance or the rank of a quantile is at least half as long as the
-    whole range: the bounds, all that a variance can be, or all ranks. And a mean or a variance is
-    mostly noise at an end of its range, where it was moved when noise had brought it out of it.
+    number; so does that of a ratio, or its denominator may be 0. That of a mean, a variance or the
+    rank of a quantile is at least half as long as the whole range: the bounds, all that a variance
+    can be, or all ranks. And a mean or a variance is mostly noise at an end of its range, where it
+    was moved when noise had brought it out of it.
 
     What a law cannot know is None.
     """
@@ -289,6 +290,68 @@ class QuotientLaw(ErrorLaw):
     def surely_mostly_noise(self, rows: int, largest: float | None) -> bool:
         """Says whether an interval has half of the range for as many rows as there can be."""
         return self.half_width_times_rows() >= rows * (self.high - self.low) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioLaw(ErrorLaw):
+    """The error of a noisy number that was divided by another one.
+
+    Proof. The probability to miss is shared out between both noises. Where neither misses, the
+    number n without noise is within half a width of the noisy numerator, and the number d is within
+    half a width of the noisy denominator. If that is above 0 as a whole, so is d; then n / d grows
+    with n, falls with d where n is at least 0, and grows with d elsewhere. So it is least and
+    largest where both are at an end.
+
+    Attributes:
+        numerator: the distribution of the noise on the numerator.
+        denominator: the distribution of the noise on the denominator.
+    """
+
+    numerator: NoiseLaw
+    denominator: NoiseLaw
+
+    def intervals(
+        self, numbers: Sequence[Any], confidence: float, noisy_rows: Sequence[float] | None = None
+    ) -> list[Pair | None]:
+        """Returns an interval for each quotient; None where the denominator may be 0.
+
+        Guarantee: each interval by itself has the quotient of the numbers without noise, with at
+        least this probability.
+
+        Args:
+            numbers: the quotients of noisy numbers; None where there is none.
+            confidence: in (0, 1).
+            noisy_rows: the noisy denominators.
+
+        Raises:
+            ParameterError: confidence is not in (0, 1).
+        """
+        over, under = (
+            Fraction(law.half_width(confidence, 2)) for law in (self.numerator, self.denominator)
+        )
+        found = list[Pair | None]()
+        for number, by in zip(numbers, noisy_rows or [0.0] * len(numbers), strict=True):
+            # a denominator of more than 53 bits was rounded to a double
+            half = under + abs(Fraction(by)) * _ARITHMETIC
+            least, most = Fraction(by) - half, Fraction(by) + half
+            if number is None or not least > 0:  # guard: ratio-without-a-denominator
+                found.append(None)
+                continue
+            middle = Fraction(number) * Fraction(by)
+            # the quotient was rounded to a double, half a unit in its last place, or a tiny number
+            width = over + abs(middle) * _ARITHMETIC + Fraction(by) / 2**1074
+            low, high = middle - width, middle + width
+            # guard: ratio-at-both-ends
+            ends = low / (most if low >= 0 else least), high / (least if high >= 0 else most)
+            found.append((double_down(ends[0]), double_up(ends[1])))
+        return found
+
+    def mostly_noise(
+        self, numbers: Sequence[Any], noisy_rows: Sequence[float] | None = None
+    ) -> list[bool | None]:
+        """Says of each quotient whether its interval of 95 % has 0, or there is none."""
+        pairs = self.intervals(numbers, CONFIDENCE, noisy_rows)
+        return [pair is None or pair[0] <= 0 <= pair[1] for pair in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
