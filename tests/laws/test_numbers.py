@@ -139,6 +139,12 @@ EXAMPLES: list[Example] = [
     of_case(
         tb.Quantiles(column="x", probabilities=(0.25, 0.5), bounds=(-2.0, 3.0), epsilon=1, step=0.5)
     ),
+    of_case(
+        tb.tables.GroupedQuantiles(
+            by="k", column="x", probabilities=(0.25, 0.5), bounds=(-2.0, 3.0), epsilon=1, step=0.5
+        )
+    ),
+    of_case(table_cases.BINS),
     of_case(tb.SelectedCounts(by="k", epsilon=0.5, delta=1e-6)),
     of_case(tb.SelectedKeys(by="k", epsilon=0.5, delta=1e-6)),
     Example(
