@@ -10,7 +10,7 @@ it in this list, never from one below or on its own line:
 - ``errors``: why is a request refused? ``notebook``: how does a value look in a notebook?
 - ``numerics``: what do floating-point numbers promise? ``text_file``: what does a file say?
 - ``pairs``: what may an engine ask of two output distributions? ``drawing``: how is a curve drawn?
-  ``tabular``: how is a table written for a paper?
+  ``tabular``: how is a table written for a paper? ``durable_lines``: which lines outlive a process?
 - ``engine``: what does a composition of pairs cost? ``theorems``: what do published theorems say?
   ``trials``: how often does a search run?
 - ``mechanisms``: which two distributions must an observer tell apart?

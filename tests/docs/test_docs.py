@@ -49,6 +49,7 @@ SLOW = {
     "docs/how-to/answer-from-data.md",
     "docs/how-to/answer-from-tables.md",
     "docs/how-to/publish-a-table.md",
+    "docs/how-to/publish-every-month.md",
     "docs/how-to/ask-many-questions.md",
     "docs/how-to/calibrate-noise.md",
     "docs/how-to/choose-the-best.md",

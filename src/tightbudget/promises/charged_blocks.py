@@ -110,6 +110,7 @@ class BaseBlockRange(ABC, Generic[H]):
 
     def __init__(self, of: BlockNames, chosen: Mapping[str, Sequence[str]]) -> None:
         self._of, self._names = of, of.combinations(chosen)
+        self._values = {name: tuple(values) for name, values in chosen.items()}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} blocks of {self._of.name!r}>"
@@ -131,6 +132,11 @@ class BaseBlockRange(ABC, Generic[H]):
     def names(self) -> tuple[str, ...]:
         """The names of the blocks."""
         return self._names
+
+    @property
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """The values in each dimension, all combinations of which are blocks of the range."""
+        return dict(self._values)
 
     @property
     @abstractmethod

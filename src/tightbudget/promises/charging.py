@@ -62,6 +62,9 @@ class Paying(Protocol[H_co]):
     ) -> H_co:
         """Holds the worst-case price of a mechanism under a key."""
 
+    def what_if(self, guarantee: Guarantee) -> Preview:
+        """Answers as a reservation would be answered now; nothing is held."""
+
     def _hold(self, key: str, token: str | None) -> H_co:
         """Returns the reservation of this key in the ledger; see :meth:`Ledger.hold`."""
 
@@ -238,6 +241,11 @@ class Keyed(Generic[H]):
         return Asking(self, question)
 
     @property
+    def budget(self) -> Paying[H]:
+        """The budget, or the range of blocks, that pays."""
+        return self._budget
+
+    @property
     def next_key(self) -> str:
         """The key of the next run."""
         return self._key if self._answered == 0 else f"{self._key}#{self._answered + 1}"
@@ -259,6 +267,15 @@ class Keyed(Generic[H]):
         if not hold._is_started_with(token):  # guard: only-own-token-goes-on
             raise FencingError(f"{key!r} goes on with the token of its start, got another")
         return hold
+
+    def started_with(self, key: str, token: str) -> H | None:
+        """Returns the run of a key, which this token settles; None if another one started it.
+
+        Raises:
+            SettlementError: there is no run of this key.
+        """
+        hold = self._budget._hold(key, token)
+        return hold if hold._is_started_with(token) else None  # guard: only-own-token-ends
 
     def places(self, key: str) -> Places[H]:
         """Returns the places that the run of this key has come to, as its ledger has them."""

@@ -1,27 +1,22 @@
 """A journal of answers on disk: a line for each answer, durable before the next is written.
 
-The first line names the format. Every other line is a checksum and, in JSON, a question's
-key and its answer. The key is a hash of the question and of this package's version. The checksum is
-of both together, so that an answer stays with its question: a line whose checksum is wrong (the
-last one, after a crash) counts as not there. It shows damage, and not who wrote the file: a journal
-is believed as the table is that is made of it.
+A line is, in JSON, a question's key and its answer. The key is a hash of the question and of this
+package's version; the line's checksum is of both together, so that an answer stays with its
+question. A journal is believed as the table is that is made of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
 import json
-import os
 from pathlib import Path
 
 from tightbudget import errors
-from tightbudget.errors import FileError
+from tightbudget.durable_lines import DurableLines
 from tightbudget.sweeps.answer import Answer
 from tightbudget.sweeps.question import Question
-from tightbudget.text_file import reason
 
 _HEAD = b"tightbudget: journal of a sweep, format 1\n"
 
@@ -39,20 +34,14 @@ class Journal:
         Raises:
             FileError: the file cannot be read or written, or is a file of another kind.
         """
-        self._path = Path(path)
-        with contextlib.ExitStack() as stack:
-            try:
-                self._file = stack.enter_context(self._path.open("a+b"))
-                self._known = self._begun()
-            except OSError as error:
-                raise FileError(f"{path}: {reason(error)}") from error
-            stack.pop_all()  # it stays open
+        self._lines = DurableLines(path, _HEAD, "the journal of a sweep")
+        self._known = dict(map(_read, self._lines.found))
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._lines.close()
 
     def get(self, question: Question) -> Answer | None:
         """Returns the answer that is kept for a question, or None."""
@@ -70,30 +59,7 @@ class Journal:
         # guard: any-refusal-kept
         if answer.refusal is not None and answer.refusal.partition(":")[0] not in errors.__all__:
             return
-        body = json.dumps([_key(question), dataclasses.asdict(answer)]).encode()
-        try:
-            self._write(_checksum(body) + b" " + body + b"\n")
-        except OSError as error:
-            raise FileError(f"{self._path}: {reason(error)}") from error
-
-    def _begun(self) -> dict[str, Answer]:
-        """Reads the kept answers; begins the journal anew if its first line is not whole."""
-        self._file.seek(0)
-        content = self._file.read()
-        if _HEAD.startswith(content):
-            self._write(_HEAD[len(content) :])
-            _make_durable(self._path.parent)
-            return {}
-        if not content.startswith(_HEAD):  # guard: any-file-journal
-            raise FileError(f"{self._path}: not the journal of a sweep")
-        if not content.endswith(b"\n"):  # guard: torn-line-takes-next-along
-            self._write(b"\n")  # so that the next line begins a line
-        return dict(filter(None, map(_read, content.splitlines()[1:])))
-
-    def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._lines.keep(json.dumps([_key(question), dataclasses.asdict(answer)]).encode())
 
 
 def _key(question: Question) -> str:
@@ -105,22 +71,6 @@ def _version() -> str:
     return importlib.metadata.version("tightbudget")
 
 
-def _checksum(body: bytes) -> bytes:
-    return hashlib.sha256(body).hexdigest()[:16].encode()
-
-
-def _read(line: bytes) -> tuple[str, Answer] | None:
-    checksum, _, body = line.partition(b" ")
-    if checksum != _checksum(body):  # guard: changed-line-believed
-        return None
-    key, answer = json.loads(body)
+def _read(line: bytes) -> tuple[str, Answer]:
+    key, answer = json.loads(line)
     return key, Answer(**answer)
-
-
-def _make_durable(folder: Path) -> None:
-    """Writes a folder's names to disk, so that a new file in it is found after a crash."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

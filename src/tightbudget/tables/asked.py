@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal
@@ -37,6 +38,38 @@ def text_of(question: Any, table: Table) -> str:
         if field.init and not _is_default(field, value):
             said.append(f"{field.name}={_text(value, table)}")
     return f"{name}({', '.join(said)})"
+
+
+def identity_of(question: Any, table: Table, columns: Mapping[str, str] | None) -> str:
+    """Hashes a question with all of its parameters, and what its table declares of a unit.
+
+    A rule that is a function of arrays is known by its name alone.
+    """
+    declared = {
+        "unit": table.unit,
+        "rows": table.rows,
+        "groups": table.groups,
+        "domains": {by: [repr(key) for key in table.domain(by)] for by in table.domains},
+        "columns": None if columns is None else dict(columns),
+    }
+    said = json.dumps([_whole(question, table), declared], sort_keys=True)
+    return hashlib.sha256(said.encode("ascii", "backslashreplace")).hexdigest()
+
+
+def _whole(value: Any, table: Table) -> Any:
+    """Writes a parameter with all of its parts, as JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            field.name: _whole(getattr(value, field.name, None), table)
+            for field in dataclasses.fields(value)
+            if field.init
+        }
+        return [type(value).__name__, fields]
+    if isinstance(value, Mapping):
+        return [[_whole(key, table), _whole(part, table)] for key, part in value.items()]
+    if isinstance(value, (tuple, list)):
+        return [_whole(part, table) for part in value]
+    return _text(value, table)
 
 
 def cut(text: str, most: int) -> str:

@@ -82,17 +82,26 @@ class Planned(Generic[V]):
     table: Table
     plan: Plan
 
-    def with_noisy_rows(self) -> Planned[tuple[V, tuple[float, ...] | None]]:
+    def with_noisy_rows(
+        self, told: Callable[[Any], object] | None = None
+    ) -> Planned[tuple[V, tuple[float, ...] | None]]:
         """Returns the same question, whose value is the pair of its value and its noisy rows.
 
         Both are made of the one answer of the plan's mechanism, so that the price and the guarantee
         are the same.
+
+        Args:
+            told: is given the pair, too, before the run is settled.
         """
         value, rows = self.plan.value, self.plan.noisy_rows
-        both = replace(
-            self.plan,
-            value=lambda answer: (value(answer), None if rows is None else rows(answer)),
-        )
+
+        def pair(answer: Any) -> tuple[V, tuple[float, ...] | None]:
+            both = (value(answer), None if rows is None else rows(answer))
+            if told is not None:
+                told(both)
+            return both
+
+        both = replace(self.plan, value=pair)
         question: Any = self.question
         return Planned(question=question, table=self.table, plan=both)
 

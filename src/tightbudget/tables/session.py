@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from os import PathLike
@@ -13,19 +13,25 @@ from typing import Any, TypeVar, cast
 from tightbudget import notebook
 from tightbudget.errors import ParameterError, TightBudgetError
 from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount, exact, printed_up
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.promises.charged_blocks import BaseBlockRange
+from tightbudget.promises.charging import BaseHold, Keyed
 from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.noise.salt import fresh_salt
-from tightbudget.release.release import Receipt, checked_meter
+from tightbudget.release.release import Receipt, Release, checked_meter
 from tightbudget.tables.answer import TableAnswer
-from tightbudget.tables.asked import cut, text_of
+from tightbudget.tables.asked import cut, identity_of, text_of
 from tightbudget.tables.error_laws import CONFIDENCE, ErrorLaw, NoiseLaw, RankLaw
-from tightbudget.tables.mechanism import Plan, TableMechanism
+from tightbudget.tables.kept_answers import KeptAnswer, opened
+from tightbudget.tables.kept_runs import KeepingMeter, KeyedQuestion, found_or_held
+from tightbudget.tables.mechanism import Plan, Planned, TableMechanism
 from tightbudget.tables.mechanisms.count import Count
+from tightbudget.tables.rows_of_blocks import rows_in_blocks
 from tightbudget.tables.table import Table
 from tightbudget.tables.together import PlanTogether, Together
 
@@ -240,7 +246,12 @@ class Session(Uncopied):
     name of the session, the question, and a random part, so that the history says what was asked
     and no run takes the key of another one. With a key, ``ledger.budget("ada").keyed("A7")``, runs
     have the keys A7, A7#2, ... in the order in which they are asked: a program that is started
-    again is refused where it has asked before, and is not charged twice.
+    again is refused where it has asked before, and is not charged twice. With a file of ``answers``
+    beside the key it goes on instead, at the first question that was not answered: the answers
+    before it come from the file, and cost nothing.
+
+    With blocks of a ledger (a budget for each month, say), a session reads the rows of these blocks
+    alone, by the ``columns`` that say in which block a row is.
 
     Args:
         table: the table.
@@ -249,15 +260,28 @@ class Session(Uncopied):
         name: the name of the table in keys, at most 80 printable characters; None for the name of
             the file, or "table". Those who may read the ledger see it.
         noise: the source of noise; OpenDP's samplers if None.
+        columns: for each dimension of the blocks that pay, the column that a row's block follows
+            from: ``{"month": "visited"}``. Rows of other blocks are not asked. None asks all rows
+            of the table: then you say that they are in the blocks.
+        answers: a file, which is made if it is not there, in which the answers are kept. It needs a
+            meter with a key. It also has the tokens of the runs, which settle them: those who may
+            see the answers may read it.
+        again: whether a question whose answer was lost (its process died while it was asked) is
+            asked once more. What it has cost stays charged, at its worst-case price if it was not
+            settled, and the price is paid again, as long as the budget has it.
 
     Raises:
-        ParameterError: the table is no Table, the meter is no budget, or the name is refused.
+        ParameterError: the table is no Table, the meter is no budget, or another argument is
+            refused.
     """
 
     table: Table
     meter: Any
     name: str | None = None
     noise: Noise | None = None
+    columns: Mapping[str, str] | None = field(default=None, kw_only=True)
+    answers: str | PathLike[str] | None = field(default=None, kw_only=True)
+    again: bool = field(default=False, kw_only=True)
     _counted: list[TableAnswer[int]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -269,6 +293,26 @@ class Session(Uncopied):
             raise refuse("name", must, self.name)
         object.__setattr__(self, "name", name)
         checked_meter(self.meter.keyed(name) if self._makes_keys else self.meter)
+        if self.columns is not None:
+            blocks = self.meter.budget if isinstance(self.meter, Keyed) else self.meter
+            if not isinstance(blocks, BaseBlockRange):
+                must = "be None unless blocks pay, say ledger.blocks(...).where(month=...)"
+                raise refuse("columns", must, self.columns)
+            table = rows_in_blocks(self.table, blocks.values, self.columns)
+            object.__setattr__(self, "table", table)
+        again: Any = self.again
+        if not isinstance(again, bool) or (again and self.answers is None):
+            raise refuse("again", "be True or False, and True beside answers alone", again)
+        if self.answers is None:
+            return
+        path: Any = self.answers
+        if not isinstance(path, (str, PathLike)):
+            raise refuse("answers", "be the path of a file", type(path).__name__)
+        if not isinstance(self.meter, Keyed):
+            must = 'be None unless the meter has a key, say budget.keyed("2026-11")'
+            raise refuse("answers", must, str(self.answers))
+        with opened(self.answers):  # another file, or one that cannot be written, is refused now
+            pass
 
     def __repr__(self) -> str:
         try:
@@ -356,7 +400,10 @@ class Session(Uncopied):
             BudgetError: the worst-case price does not fit; the data was not touched.
             ParameterError: the question does not fit the table; nothing is charged.
             SourceError: the table's engine does not answer; nothing is charged.
-            SettlementError: the key of a meter that was made with one was used before.
+            SettlementError: the key of a meter that was made with one was used before; with
+                ``answers``, its answer was lost.
+            KeyConflictError: the key was used for another question.
+            FileError: the file of answers cannot be read or written.
             ReleaseError: the scan or the noise failed after the start; the worst-case price is
                 charged.
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
@@ -364,16 +411,19 @@ class Session(Uncopied):
         _check_question(question)
         planned = question.planned(self.table)  # it may refuse, before the price is held
         error = self._with_rows(question, planned.plan.error)
-        asked = text_of(question, planned.table)
-        key, meter = self._pays(asked)
-        run: Any = planned.with_noisy_rows()
-        done = question.release(run, meter=meter, noise=self.noise)
+        asked = cut(text_of(question, planned.table), LONGEST_QUESTION)
+        if self.answers is None:
+            key, meter = self._pays(asked)
+            run: Any = planned.with_noisy_rows()
+            done: Any = question.release(run, meter=meter, noise=self.noise)
+        else:
+            key, done = self._kept(question, planned, asked)
         value, noisy_rows = cast(tuple[V, tuple[float, ...] | None], done.value)
         answer = TableAnswer(
             question=question,
             value=value,
             cell=done.cell,
-            receipt=replace(done.receipt, question=cut(asked, LONGEST_QUESTION)),
+            receipt=replace(done.receipt, question=asked),
             error=error,
             noisy_rows=noisy_rows,
             key=key,
@@ -406,6 +456,8 @@ class Session(Uncopied):
         """
         if not isinstance(questions, (list, tuple)) or not questions:
             raise refuse("questions", "be a list of questions, at least one", questions)
+        if self.answers is not None:
+            raise refuse("answers", "be None to ask all at once: ask one by one", "a file")
         for question in questions:
             _check_question(question)
         together = Together(questions=tuple(questions))
@@ -439,6 +491,43 @@ class Session(Uncopied):
             self._learn(answer)
         return answers
 
+    def _kept(self, question: Any, planned: Planned[Any], asked: str) -> tuple[str, Release[Any]]:
+        """Returns the key and the answer of a run: one that the file has, or a new one."""
+        assert self.answers is not None
+        identity = identity_of(question, planned.table, self.columns)
+        wanted = KeyedQuestion(text=asked, identity=identity, guarantee=question.guarantee)
+        with opened(self.answers) as answers:
+            hold, known = found_or_held(self.meter, wanted, answers, again=self.again)
+            if known is not None:
+                if hold.state is State.STARTED:
+                    hold.settle(known.cell)
+                receipt = Receipt(known.held, hold.charge)
+                return hold.key, Release((known.value, known.noisy_rows), known.cell, receipt)
+            both: list[Any] = []
+
+            def keep(run: BaseHold[Any], cell: Cell) -> None:
+                value, noisy_rows = both[-1]
+                answers.keep(
+                    KeptAnswer(
+                        key=run.key,
+                        identity=identity,
+                        token=str(run.token),
+                        cell=cell,
+                        held=run.charge,
+                        value=value,
+                        noisy_rows=noisy_rows,
+                    )
+                )
+
+            meter = KeepingMeter(hold, self.left, keep)
+            run: Any = planned.with_noisy_rows(both.append)
+            try:
+                return hold.key, question.release(run, meter=meter, noise=self.noise)
+            except BaseException:
+                if hold.state is State.RESERVED:  # it was refused before its start
+                    hold.void()  # guard: refused-run-voided
+                raise
+
     def open(self, question: Any, **more: Any) -> Any:
         """Opens a mechanism that answers one question after another, in a ``with`` statement.
 
@@ -451,6 +540,8 @@ class Session(Uncopied):
         """
         if not callable(getattr(question, "open", None)):
             raise refuse("question", "have open(): ask it otherwise", type(question).__name__)
+        if self.answers is not None:
+            raise refuse("answers", "be None to open: its answers come one by one", "a file")
         _, meter = self._pays(text_of(question, self.table))
         return question.open(self.table, meter=meter, noise=self.noise, **more)
 

@@ -1,0 +1,164 @@
+"""A job of a few questions that dies at one of its places, and is started again.
+
+The places of a job are what lasts: each transaction of the ledger, and each write to the file of
+answers; and between them, the scan of each question. A death is before a place, after it or, of a
+write to the file, in the midst of it. In a test a death is an exception, after which nothing lasts
+any more; run as a program, it is SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import tightbudget as tb
+from tightbudget.durable_lines import DurableLines
+from tightbudget.ledger.session import LedgerSession
+
+PRICE = 0.25
+QUESTIONS: list[Any] = [
+    tb.Count(epsilon=PRICE),
+    tb.GroupedCounts(by="zone", epsilon=PRICE),
+    tb.Mean(column="fare", bounds=(0, 64), epsilon=PRICE),
+]
+ROWS = {
+    "rider": np.array([1, 1, 1, 2, 2, 3]),
+    "zone": np.array(["a", "a", "b", "a", "b", "b"]),
+    "fare": np.array([5.0, 12.0, 30.0, 8.0, 15.0, 20.0]),
+}
+DEATHS = ("before", "after", "within")
+# in the order of their lines: the file is begun; then for each question reserve, start, scan,
+# keep, settle
+PLACES = 2 + 5 * len(QUESTIONS)
+
+
+class Killed(BaseException):
+    """Raised in place of a death."""
+
+
+@dataclass
+class Life:
+    """One life of a job.
+
+    Attributes:
+        place: the number of the place at which it ends, from 0; None for a long one.
+        death: how it ends there.
+        die: ends it.
+        passed: how many places were passed.
+        over: whether it has ended: then nothing lasts any more.
+        answers: what was returned before the end.
+    """
+
+    place: int | None
+    death: str
+    die: Callable[[], None]
+    passed: int = 0
+    over: bool = False
+    answers: list[Any] = field(default_factory=list)
+
+    def at(self, deed: Callable[[], Any], half: Callable[[], Any] | None = None) -> Any:
+        """Comes to a place, and does what lasts."""
+        if self.over:
+            raise Killed
+        here, self.passed = self.passed == self.place, self.passed + 1
+        if here and self.death == "before":
+            self.end()
+        if here and self.death == "within":
+            if half is not None:
+                half()
+            self.end()
+        done = deed()
+        if here:
+            self.end()
+        return done
+
+    def end(self) -> None:
+        self.over = True
+        self.die()
+
+
+class Draws:
+    """Noise that is never the same twice, in any process: each draw is a line of a file."""
+
+    batch = 1
+
+    def __init__(self, life: Life, file: Path) -> None:
+        self.life, self.file = life, file
+
+    def laplace(self, scale: object, size: int) -> Any:
+        def draw() -> Any:
+            with self.file.open("a") as drawn:
+                drawn.write("drawn\n")
+            return np.full(size, count(self.file), dtype=np.int64)
+
+        return self.life.at(draw)
+
+    gaussian = laplace
+
+    def coin(self) -> bool:
+        return False
+
+
+def count(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+@contextmanager
+def placed(life: Life) -> Iterator[None]:
+    """Lets a life come to its places."""
+    write, act = DurableLines._write, LedgerSession.write
+
+    def written(self: DurableLines, line: bytes) -> None:
+        life.at(lambda: write(self, line), lambda: write(self, line[: len(line) // 2]))
+
+    def acted(self: LedgerSession, deed: Any) -> Any:
+        return life.at(lambda: act(self, deed))
+
+    with (
+        mock.patch.object(DurableLines, "_write", written),
+        mock.patch.object(LedgerSession, "write", acted),
+    ):
+        yield
+
+
+def job(folder: Path, life: Life) -> list[Any]:
+    """Asks all questions, in one life."""
+    table = tb.Table(ROWS, unit="rider", rows_per_unit=3, domains={"zone": ["a", "b", "c"]})
+    with tb.Ledger(f"sqlite:///{folder}/budget.db") as ledger:
+        budget = ledger.budget("ada")
+        with placed(life):
+            session = tb.Session(
+                table,
+                budget.keyed("2026-11"),
+                noise=Draws(life, folder / "drawn"),
+                answers=folder / "answers",
+                again=True,
+            )
+            for question in QUESTIONS:
+                life.answers.append(session.ask(question))
+    return life.answers
+
+
+def opened(folder: Path, epsilon: float = 100) -> None:
+    """Makes the ledger of a job."""
+    with tb.Ledger(f"sqlite:///{folder}/budget.db") as ledger:
+        ledger.open_budget("ada", epsilon=epsilon)
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    where, at, how = sys.argv[1:]
+    found = job(Path(where), Life(None if at == "none" else int(at), how, _kill))
+    print([answer.value for answer in found])
