@@ -471,7 +471,9 @@ every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 # what means and variances of the cases can be, and how long that is
-WHOLE = {"variance": (0.0, 6.25)} | dict.fromkeys(("mean", "mean-where", "grouped-means"), (-1, 4))
+WHOLE = {"variance": (0.0, 6.25)} | dict.fromkeys(
+    ("mean", "mean-where", "grouped-means", "grouped-means-by-bin"), (-1, 4)
+)
 LENGTH = {name: high - low for name, (low, high) in WHOLE.items()}
 
 
