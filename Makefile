@@ -69,7 +69,7 @@ lint: .venv/.test  ## ruff: rules and format
 	.venv/bin/python -m ruff format --check .
 
 types: .venv/.test  ## mypy
-	.venv/bin/python -m mypy
+	.venv/bin/python -m mypy --num-workers $(WORKERS)
 
 floors: .venv/.test  ## import-linter: imports go down only
 	.venv/bin/python -c 'from importlinter.cli import lint_imports_command as run; run()'

@@ -117,6 +117,11 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
 }
 
 
+@functools.cache
+def parsed(path: str) -> ast.Module:
+    return ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_every_module_keeps_the_rule(name: str) -> None:
     rule, exempt, reason = RULES[name]
@@ -124,7 +129,7 @@ def test_every_module_keeps_the_rule(name: str) -> None:
         f"src/tightbudget/{path}:{line}"
         for path in MODULES
         if not path.startswith(exempt)
-        for line in sorted(set(rule(ast.parse((PACKAGE / path).read_text(encoding="utf-8")))))
+        for line in sorted(set(rule(parsed(path))))
     ]
     assert not broken, f"{reason}\n" + "\n".join(broken)
 
