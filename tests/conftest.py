@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+import zlib
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -61,18 +63,60 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # libraries count at the end of the process what was not freed
+# Libraries count at the end of the process what was not freed. Not earlier: pytest searches for
+# garbage five times when it ends, which takes three seconds among all that was collected.
+atexit.register(gc.unfreeze)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuses names that differ from process to process, which parallel runs could not share."""
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"the name of a test has an address of memory: {item.nodeid}")
+    leave_some_to_make_slow(items)
     from tests.ledger import made_tables  # not in the process that only hands tests out
 
     made_tables.install()
+
+
+# ------------------------------------------------------- `make test` asks some cases of a law
+
+# What `one_in` has marked: these are no slower than a test without `slow` may be.
+_LEFT = pytest.StashKey[bool]()
+
+
+def leave_some_to_make_slow(items: Sequence[pytest.Item]) -> None:
+    """Marks ``slow`` all but one of each N quick cases of a test that has the mark ``one_in(N)``.
+
+    Each law keeps a case at least, and different laws keep different ones, so that `make test` asks
+    about every value of a list somewhere. `TEST_EVERY_CASE=1` leaves all the quick cases quick.
+    """
+    if os.environ.get("TEST_EVERY_CASE"):
+        return
+    laws: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("one_in") and not item.get_closest_marker("slow"):
+            laws.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for law, cases in laws.items():
+        mark = cases[0].get_closest_marker("one_in")
+        assert mark is not None
+        kept = set(places(law, len(cases), *mark.args))
+        for place, item in enumerate(cases):
+            if place not in kept:
+                item.add_marker(pytest.mark.slow)
+                item.stash[_LEFT] = True
+
+
+def places(law: str, count: int, n: int) -> Iterator[int]:
+    """One place in each n of ``count`` places; which one goes on by one from each n to the next.
+
+    So a law over all pairs of two values meets all of both, also where n is how many values the
+    second has.
+    """
+    first = zlib.crc32(law.encode())  # hash() of a text differs from process to process
+    for block, start in enumerate(range(0, count, n)):
+        yield start + (first + block) % min(n, count - start)
 
 
 # ------------------------------------------------------------- a test without `slow` is quick
@@ -111,7 +155,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     ended = yield
-    if item.get_closest_marker("slow") is None:
+    if item.get_closest_marker("slow") is None or _LEFT in item.stash:
         seconds = cpu_seconds() - item.stash[_STARTED]
         item.user_properties.append(("cpu_seconds", seconds))
         if message := too_slow(seconds):

@@ -207,6 +207,7 @@ def test_noise_for_a_true_positive_rate(tpr: float, fpr: float) -> None:
             getattr(found, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rtol", [1e-2, 1e-4])
 def test_noise_of_a_few_sampled_runs_for_a_true_positive_rate(rtol: float) -> None:
     """Both ends: the value meets the target, and so much less noise is not certified to."""
@@ -286,6 +287,7 @@ def test_an_attack_that_no_noise_rules_out() -> None:
 REST = tb.Laplace(5.0) * 60
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("function", "target", "rest", "ask"),
     [
@@ -359,6 +361,7 @@ def test_a_parameter_that_is_an_integer_is_noticed(function: Any) -> None:
     assert isinstance(caught.value.__cause__, (tb.ParameterError, TypeError))
 
 
+@pytest.mark.slow
 def test_a_parameter_with_limits_is_noticed() -> None:
     message = (
         "rate must be in [0, 1], got 4.0: where the parameter has limits, give "

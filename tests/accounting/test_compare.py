@@ -39,6 +39,7 @@ def quick(case: Case) -> bool:
     return case.name in QUICK
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("case", "question"), questions())
 def test_no_theorem_is_below_what_is_certified(case: Case, question: dict[str, float]) -> None:
     found = tb.compare(case.mechanism * 3, **question, rtol=1e-2)
@@ -72,6 +73,7 @@ TABLES = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("question", [{"epsilon": 0.0}, {"epsilon": 0.4}, {"delta": 1e-3}], ids=str)
 @pytest.mark.parametrize("name", TABLES)
 def test_no_theorem_is_below_where_the_directions_are_apart(
@@ -95,6 +97,7 @@ def sampled_laplace(**how: Any) -> tb.Composition:
     return from_pld(plds.from_laplace_mechanism(1.0, value_discretization_interval=0.05, **how))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("how", [{}, {"sampling_prob": 0.1}], ids=str)
 @pytest.mark.parametrize("question", [{"epsilon": 0.2}, {"delta": 1e-3}], ids=str)
 def test_no_theorem_is_below_an_imported_distribution(
@@ -146,6 +149,7 @@ def test_a_mechanism_without_a_reverse_has_no_row_that_needs_one() -> None:
         assert found[name].proved
 
 
+@pytest.mark.slow
 def test_both_orders_are_asked_for() -> None:
     table = tb.LossTable(1.0, CERTAIN)
     guard = Without(
@@ -300,6 +304,7 @@ def no_proved_row_is_below(mixed: tb.Composition, question: dict[str, float]) ->
     return all(isinstance(a, tb.Bounds) and a.upper >= ours.lower for a in proved)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("question", [{"epsilon": 0.3}, {"delta": 1e-5}], ids=str)
 @pytest.mark.parametrize("name", MIXED)
 def test_no_theorem_is_below_where_the_parts_differ(name: str, question: dict[str, float]) -> None:

@@ -277,6 +277,7 @@ def test_numbers_survive_json_to_the_last_bit() -> None:
 # ----------------------------------------------------- nothing comes out by accident
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "mechanism",
     [

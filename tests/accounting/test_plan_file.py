@@ -54,6 +54,7 @@ def test_equal_steps_are_counted(tmp_path: Path) -> None:
     assert tb.read_plan(plan(tmp_path, step + step)) == tb.Laplace(scale=2.0) * 6
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("name", ["plan.toml", "plan.toml.gz"])
 def test_what_is_written_is_read_back(case, name: str, tmp_path: Path) -> None:

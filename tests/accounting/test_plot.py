@@ -61,6 +61,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_line_of_the_upper_bounds_is_above_delta_also_between_points(name: str) -> None:
     exact = {"apart": tb.Gaussian(1.0).shuffled(10) * 2, "no loss above 1": tb.Laplace(1.0)}
@@ -147,6 +148,7 @@ def test_a_curve_plots_itself_on_new_axes(monkeypatch: pytest.MonkeyPatch) -> No
     pyplot.close(ax.figure)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "magic"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")]
 )

@@ -89,6 +89,7 @@ def test_the_table_has_a_line_for_each_stop_shown(schedule) -> None:
     assert len(schedule.table(3, unit=False).splitlines()) == 4
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "step",
     [

@@ -178,6 +178,7 @@ def test_no_type_of_event_is_forgotten() -> None:
     assert defined - {events.DpEvent} == {type(event) for event, _ in EVENTS}
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("event", "some", "relation"),
     [
@@ -200,6 +201,7 @@ def test_what_is_supported_is_composed_and_what_is_not_is_refused(
         assert accountant.composition == tb.Composition()
 
 
+@pytest.mark.one_in(4)
 @asked
 def test_composing_with_a_count_is_composing_so_many_times(event: Any, relation: Any) -> None:
     at_once = composed(event, relation, 3)
@@ -212,6 +214,7 @@ def test_composing_with_a_count_is_composing_so_many_times(event: Any, relation:
         assert in_a_tree == from_dp_event(event, relation) * 3
 
 
+@pytest.mark.one_in(4)
 @asked
 def test_the_composition_is_declared_for_the_relation(event: Any, relation: Any) -> None:
     declared = {
@@ -224,6 +227,7 @@ def test_the_composition_is_declared_for_the_relation(event: Any, relation: Any)
     assert tb.Composition.from_json(composition.to_json()) == composition
 
 
+@pytest.mark.one_in(6)
 @asked
 def test_a_replaced_record_is_at_least_as_visible_as_one_made_special(
     event: Any, relation: Any
@@ -248,6 +252,7 @@ def sound(accountant: Any, event: Any, relation: Any, count: int) -> bool:
     return relation is not ONE or "RandomizedResponse" in str(event)
 
 
+@pytest.mark.one_in(8)
 @asked
 @pytest.mark.parametrize("count", [1, 4])
 def test_no_sound_accountant_of_its_own_is_below_ours(
@@ -401,6 +406,7 @@ def test_several_gaussians_on_one_sample_are_one_with_the_sum_of_squares() -> No
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("rho", "xi"), [(0.01, 0.0), (0.5, 0.0), (0.02, 0.1), (30.0, 0.0)])
 def test_a_concentrated_part_is_as_good_as_its_renyi_divergences(rho: float, xi: float) -> None:
     event = events.SelfComposedDpEvent(events.ZCDpEvent(rho, xi), 2)
@@ -615,6 +621,7 @@ def best_of(masses: list[float], mean: float, shape: float, gamma: float) -> lis
     return [none, *(b - a for a, b in itertools.pairwise([none, *below]))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mean", "shape", "gamma"),
     [
@@ -852,6 +859,7 @@ def test_what_reveals_the_record_costs_inf_at_every_delta(event: Any, relation: 
     assert accountant.get_gdp_parameter_estimate() == math.inf
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("event", "relation"),
     [*SUPPORTED[:40], (events.NoOpDpEvent(), ADD)],
@@ -945,6 +953,7 @@ def test_true_positive_rates_of_gaussian_noise_are_the_closed_form() -> None:
     assert 1.0 - 1e-3 <= mu <= 1.0 + 2e-4
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "event",
     [GAUSSIAN, SAMPLED, events.LaplaceDpEvent(2.0), events.DiscreteLaplaceDpEvent(0.7, 2)],

@@ -64,6 +64,7 @@ def said(pmf: Any, epsilon: float) -> Fraction:
     return total
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PLDS)
 def test_what_comes_in_is_what_its_masses_say(name: str) -> None:
     pld = PLDS[name]()

@@ -519,6 +519,7 @@ def fits_stay_here(backend: str = "elsewhere", n_jobs: int | None = None) -> boo
     return len(Spy.seen) == 7 and spent(meter)[1] == 7 * DELTA
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", ["elsewhere", "loky", "multiprocessing", "threading"])
 @pytest.mark.parametrize("n_jobs", [None, 2, -1])
 def test_fits_share_the_meter_whatever_the_backend(backend: str, n_jobs: int | None) -> None:
@@ -604,6 +605,7 @@ def test_a_search_on_a_ledger_has_a_key_and_runs_once(tmp_path: Path) -> None:
 
 
 # so little noise that two fits agree to the last digit: one check compares them
+@pytest.mark.one_in(4)
 @parametrize_with_checks(
     [
         PrivateGridSearchCV(
@@ -708,6 +710,7 @@ TOOLS: dict[str, tuple[Callable[[], Any], float | None]] = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.filterwarnings("ignore")  # scikit-learn warns of fits that failed
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("cap", [100, 2.125, 0.25])
@@ -829,6 +832,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_without_a_guard_something_true_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without

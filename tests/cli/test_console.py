@@ -37,6 +37,7 @@ def test_the_script_answers(command: list[str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_script_refuses_without_a_traceback() -> None:
     done = process(str(SCRIPT), "epsilon", "gaussian", "--sigma", "0", "--delta", "1e-5")
     assert (done.returncode, done.stdout) == (2, "")

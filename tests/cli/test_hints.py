@@ -390,6 +390,7 @@ def test_a_way_to_sample_is_told_as_it_is_meant(args: list[str], message: str) -
     assert refusal("epsilon", *GAUSSIAN, *args, *AT).startswith(message)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "question",
     [

@@ -64,6 +64,7 @@ def test_names_are_written_with_either_line(kind: str) -> None:
         assert kind_of(name) == kind
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "case",
     # one case of each kind, and of each set of parameters

@@ -54,6 +54,7 @@ def spent() -> float:
 # ------------------------------------------------------------------------ answers
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("conditions", "count"),
     [
@@ -82,6 +83,7 @@ def test_conditions_choose_rows(conditions: list[str], count: int) -> None:
     assert found["key"].startswith(f"{said}/Count(epsilon=100) ")
 
 
+@pytest.mark.slow
 def test_each_question_is_answered() -> None:
     assert released("count", "--of", "units")["rows"][0][0] == 4
     ends = ["--column", "fare", "--low", 0, "--high", 64]
@@ -187,6 +189,7 @@ PAID = [*COUNT, *EXACT, "--budget", "ada"]
 SIGNS = "where must be COLUMN SIGN VALUE with one of the signs == != <= >= < >, got "
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -293,6 +296,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert "requested epsilon 2000.0" in said
 
 
+@pytest.mark.slow
 def test_a_server_names_who_by_the_token() -> None:
     asked = [*COUNT, *ADA, *EXACT, "--ledger", "http://127.0.0.1:1", "--by", "eve"]
     assert "by must be left out: a server writes down the name" in refusal(*asked)

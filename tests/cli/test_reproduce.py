@@ -276,6 +276,7 @@ def test_what_was_not_searched_for_does_not_move(found: Any, expected: Any, agre
     assert (not list(differences(found, expected, 0.0))) is agree
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -338,6 +338,7 @@ def test_a_hold_says_how_far_it_has_come(ledger: tb.Ledger, remote: tb.RemoteLed
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+@pytest.mark.one_in(6)
 @every
 def test_a_mechanism_charges_what_it_would_here(
     case: Case, ledger: tb.Ledger, remote: tb.RemoteLedger
@@ -357,6 +358,7 @@ def test_a_mechanism_charges_what_it_would_here(
         assert getattr(remote.budget("far"), name) == getattr(ledger.budget("near"), name)
 
 
+@pytest.mark.one_in(6)
 @every
 def test_what_does_not_fit_is_refused_before_the_data_is_touched(
     case: Case, ledger: tb.Ledger, remote: tb.RemoteLedger
@@ -370,6 +372,7 @@ def test_what_does_not_fit_is_refused_before_the_data_is_touched(
     assert small.spent == small.held == tb.Amount(0.0, 0.0, "epsilon")
 
 
+@pytest.mark.one_in(6)
 @every
 def test_a_failure_after_the_start_costs_the_dearest_price(
     case: Case, ledger: tb.Ledger, remote: tb.RemoteLedger

@@ -32,6 +32,7 @@ def remote(client: Client, token: Callable[..., str]) -> Iterator[tb.RemoteLedge
         yield ledger
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("deeds", "more", "stop"), [("", "sy", 2), ("sn", "ssy", 4), ("snsn", "", 4), ("sy", "", 1)]
 )

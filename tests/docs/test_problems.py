@@ -66,6 +66,7 @@ def fixed_size(share: float, runs: int, top: float, sigma: float) -> tb.Composit
     return step * runs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("sigma", "share", "runs"), [(1.0, 0.01, 1000), (2.0, 0.01, 100), (1.0, 0.5, 2), (3.0, 1.0, 5)]
 )

@@ -237,6 +237,7 @@ def leads_somewhere(page: Path, anchor: str) -> bool:
     return bool(LONG & set(parts.PART.findall(read(page)))) or anchor in anchors(page)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(read(page)):

@@ -149,6 +149,7 @@ RARE = [
 ]
 
 
+@pytest.mark.one_in(4)
 @DIRECTIONS
 @pytest.mark.parametrize(("sigma", "q", "runs", "delta"), RARE)
 def test_heavy_cases(sigma: float, q: float, runs: int, delta: float, i: int) -> None:
@@ -188,6 +189,7 @@ SPLIT = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("sigma", "q", "runs", "deltas"), SPLIT)
 def test_many_lines_agree_with_one(
     sigma: float, q: float, runs: int, deltas: tuple[float, ...]

@@ -134,6 +134,7 @@ def test_a_part_without_a_finite_loss_loses_all() -> None:
     assert LevelProfile(dataclasses.replace(run, certain=True), plan).delta(0.5).upper == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "delta", "epsilon"),
     [
@@ -169,6 +170,7 @@ CUT = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mechanism", CUT.values(), ids=CUT)
 @given(
     top=st.floats(-1.0, 5.0),

@@ -28,6 +28,7 @@ SMALL = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("run", "epsilon"), SMALL.values(), ids=SMALL)
 def test_a_delta_below_all_that_is_answered_for_is_reached(
     run: tb.Composition, epsilon: float

@@ -75,6 +75,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("mechanism", "epsilon", "truth", "width"), SMALL)
 def test_tiny_losses_have_relative_bounds(
     mechanism: Mechanism, epsilon: float, truth: mpmath.mpf, width: float
@@ -98,6 +99,7 @@ def test_the_other_direction_is_a_formula_too() -> None:
             assert holds(tb.Laplace(2.0).subsampled(q), Direction.ADD, epsilon, truth)
 
 
+@pytest.mark.one_in(3)
 @each_mechanism
 def test_a_closed_form_is_what_the_cells_say(mechanism: Mechanism) -> None:
     for direction in Direction:

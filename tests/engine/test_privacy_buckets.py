@@ -220,6 +220,7 @@ def engine(composition: tb.Composition, epsilon: float) -> Bounds:
     return composition.engine.answer(DeltaAt(epsilon), 0.1).bounds
 
 
+@pytest.mark.one_in(6)
 @each_case
 def test_the_interval_overlaps_the_engines(case: Case) -> None:
     for runs in (1, 9):
@@ -300,6 +301,7 @@ PAPERS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("mechanism", "runs", "epsilon", "gap"), PAPERS)
 def test_error_correction_closes_the_gap(
     mechanism: tb.Mechanism, runs: int, epsilon: float, gap: float

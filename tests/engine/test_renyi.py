@@ -104,6 +104,7 @@ EXACT: list[tuple[Mechanism, Callable[[float], mpf]]] = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("mechanism", "truth", "order"),
     [
@@ -142,6 +143,7 @@ def reached(mechanism: Mechanism, runs: int, order: float) -> Bounds:
         return Bounds(error.lower, error.upper)
 
 
+@pytest.mark.one_in(6)
 @each_mechanism
 def test_divergences_grow_with_the_order_and_add_up(mechanism: Mechanism) -> None:
     before = Bounds(0.0, 0.0)
@@ -265,6 +267,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
@@ -272,6 +275,7 @@ def test_without_the_guard_a_truth_is_lost(
     lose_a_truth(monkeypatch, mutation)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize(("sigma", "rate", "s"), [(1.0, 0.01, 0.25), (3.0, 1e-4, 2.0)])
 def test_a_small_divergence_of_a_sampled_gaussian_has_its_own_digits(

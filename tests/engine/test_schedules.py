@@ -45,6 +45,7 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("direction", [0, 1], ids=["remove", "add"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_product_and_the_steps_one_by_one_overlap(name: str, direction: int) -> None:
@@ -137,6 +138,7 @@ def test_a_target_ends_a_question_before_the_costly_plan(monkeypatch: pytest.Mon
     assert one.bounds(DeltaAt(1.0), 0.1, target=1e-5) == with_target
 
 
+@pytest.mark.slow
 def test_a_factor_of_a_schedule_is_calibrated() -> None:
     sigmas = np.linspace(0.8, 2.0, 200)
     found = tb.calibrate(

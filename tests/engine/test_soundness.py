@@ -210,6 +210,7 @@ def test_the_mass_at_infinity_is_exact(runs: list[Step]) -> None:
     assert bounds.upper - bounds.lower <= 1e-12 * bounds.upper
 
 
+@pytest.mark.slow
 @given(compositions(), st.floats(1.001, 50.0), rtols)
 @settings(max_examples=80)
 def test_renyi_holds_the_exact_value(runs: list[Step], order: float, rtol: float) -> None:
@@ -363,6 +364,7 @@ def test_a_coarser_grid_and_a_cut_never_tighten(
     assert coarse.lower_delta(epsilon) <= lower * (1 + hair) + below
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("epsilon", [-900.0, -720.0, -700.0, 0.0, 3.0])
 def test_far_from_the_tilt_an_upper_end_is_high_not_zero(

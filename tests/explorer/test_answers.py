@@ -88,6 +88,7 @@ def test_either_way(steps: list[dict[str, Any]], target: Any, tmp_path: Path) ->
     assert all_ == found["curve"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("target", "first", "last"),
     [
@@ -134,6 +135,7 @@ def test_bounds_of_two_kinds_are_said_to_be_so() -> None:
 # ------------------------------------------------------------------------ what follows
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("steps", [DP_SGD, MIXED], ids=["one", "two"])
 @pytest.mark.parametrize("target", [{"delta": 1e-5}, {"epsilon": 1.0}])
 def test_one_more_run(steps: list[dict[str, Any]], target: Any, tmp_path: Path) -> None:
@@ -158,6 +160,7 @@ def test_one_more_run(steps: list[dict[str, Any]], target: Any, tmp_path: Path) 
     assert [one[answered] for one in printed] == [ends(ask(run)), *map(ends, thens)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [{"delta": 1e-5}, {"epsilon": 1.0}])
 def test_other_bounds(target: Any, tmp_path: Path) -> None:
     found = answers.compare(questions.Compare(steps=MIXED, **target))

@@ -51,6 +51,7 @@ def test_without_fields_it_is_the_default_question() -> None:
     assert Form.of(parse_qsl(form.address())).curve() == form.curve()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "case",
     [c for c in CASES if not {"base", "group"} & {*c.mechanism.to_dict()}],
@@ -233,6 +234,7 @@ def test_a_form_is_a_question_or_refused(pairs: list[tuple[str, str]], deed: str
         assert is_answered(ask)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(FORMS)
 def test_the_page_shows_whatever_is_typed(explorer: TestClient, pairs: Any) -> None:
@@ -289,6 +291,7 @@ def refusal_of(form: Form) -> str:
     return str(refused.value)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "case",
     [c for c in CASES if not {"base", "group"} & {*c.mechanism.to_dict()}],

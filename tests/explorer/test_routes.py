@@ -49,6 +49,7 @@ ASKED: dict[str, tuple[Any, questions.ExplorerQuestion]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("route", ASKED)
 def test_the_answer_is_the_librarys(explorer: TestClient, route: str) -> None:
     answer, question = ASKED[route]
@@ -114,6 +115,7 @@ def test_what_is_no_json_is_refused(explorer: TestClient) -> None:
         assert (found.status_code, "error" in found.json()) == (400, True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "body", [{"delta": 1e-5}, {"delta": 1e-5, "stops": [5, 10]}], ids=["curve", "stopping"]
 )
@@ -143,6 +145,7 @@ def limited(client: TestClient, **limits: Any) -> Iterator[None]:
         pools.close()
 
 
+@pytest.mark.slow
 def test_a_question_that_would_run_long_is_refused(explorer: TestClient) -> None:
     with limited(explorer, seconds=0.5):
         began = time.monotonic()
@@ -250,6 +253,7 @@ def test_buttons_change_the_address(explorer: TestClient) -> None:
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("of", ["curve", "panel"])
 @pytest.mark.parametrize("as_", ["json", "png", "svg"])
 def test_downloads(explorer: TestClient, of: str, as_: str) -> None:

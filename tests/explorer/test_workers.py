@@ -87,6 +87,7 @@ def test_another_process_answers_again_and_again(workers: Workers) -> None:
     assert len(set(found + ask(workers, (process, None)))) <= 2
 
 
+@pytest.mark.slow
 def test_a_question_that_takes_too_long_is_ended(workers: Workers) -> None:
     began = time.monotonic()
     (error,) = ask(workers, (endless, None))
@@ -96,6 +97,7 @@ def test_a_question_that_takes_too_long_is_ended(workers: Workers) -> None:
     assert isinstance(ask(workers, (process, None))[0], int)
 
 
+@pytest.mark.slow
 def test_others_are_answered_meanwhile(workers: Workers) -> None:
     slow, *quick = ask(workers, (endless, None), (process, None), (process, None))
     assert isinstance(slow, tb.errors.LimitError)
@@ -113,6 +115,7 @@ def test_a_question_that_takes_too_much_memory_is_refused(
     assert isinstance(ask(workers, (process, None))[0], int)
 
 
+@pytest.mark.slow
 def test_too_many_at_a_time_are_refused_at_once_and_none_later(patient: Workers) -> None:
     found = ask(patient, *[(sleeping, 0.3)] * 6)
     busy = [error for error in found if isinstance(error, tb.BusyError)]
@@ -122,6 +125,7 @@ def test_too_many_at_a_time_are_refused_at_once_and_none_later(patient: Workers)
     assert ask(patient, *[(sleeping, 0.1)] * 4) == [0.1] * 4
 
 
+@pytest.mark.slow
 def test_who_asks_much_does_not_keep_another_out(patient: Workers) -> None:
     """24 questions of one fill the room; the one of another is answered, and is not the last."""
     ended: list[str] = []

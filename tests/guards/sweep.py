@@ -451,13 +451,15 @@ def sweep(
     """Asks about lines; without a search only the known tests, else those of the room, or these."""
     os.environ["TEST_CPU_SECONDS"] = "inf"
     os.environ["CI"] = "1"  # hypothesis draws the same examples each time
+    os.environ["TEST_EVERY_CASE"] = "1"
     asked = Sweep(lines, turned, search, jobs, known_tests())
     paths = dict.fromkeys(line.path for line in lines)
     if search:
         tests = dict.fromkeys(among or (test for path in paths for test in room_of(path)))
     else:
         tests = dict.fromkeys(one.partition("::")[0] for p in paths for one in asked.known[p])
-    given = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist", "-s"]
+    marks = "not slow" if search else ""  # the known tests are few, whatever their marks
+    given = ["-q", "-m", marks, "-p", "no:cacheprovider", "-p", "no:xdist", "-s"]
     status = pytest.main([*given, *(str(TESTS / test) for test in tests)], plugins=[asked])
     if status != 0:
         raise RuntimeError(f"the tests could not be collected: {status}")

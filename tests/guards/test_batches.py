@@ -165,6 +165,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_a_guard_that_is_gone_is_missed(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutation: Without

@@ -196,6 +196,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_every_guard_is_missed(mutation: Without, monkeypatch: pytest.MonkeyPatch) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -274,6 +274,7 @@ def as_it_was() -> Iterator[None]:
         adapter._steps.register(kind, function)
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_a_guard_that_is_taken_away_is_missed(
     mutation: Without, monkeypatch: pytest.MonkeyPatch

@@ -438,6 +438,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without, request: pytest.FixtureRequest

@@ -153,6 +153,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a mutant divides by zero
 def test_without_the_guard_a_truth_is_lost(

@@ -95,6 +95,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_it_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutation: Without

@@ -670,6 +670,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(8)
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutation: Without

@@ -152,6 +152,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     if mutation.true is gradual_prices:

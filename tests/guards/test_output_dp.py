@@ -258,6 +258,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
@@ -292,6 +293,7 @@ def granted_at_once(monkeypatch: pytest.MonkeyPatch, lock: Any) -> int:
     return missed.count(False)
 
 
+@pytest.mark.slow
 def test_without_the_lock_the_last_unit_is_granted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert granted_at_once(monkeypatch, tb.OutputDPFilter(1)._transactions._lock) == 1
     # where threads share one interpreter lock, the test whether an act is the next one is enough

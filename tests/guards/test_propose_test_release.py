@@ -207,6 +207,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(6)
 @each(MUTATIONS)
 def test_the_guard_is_needed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

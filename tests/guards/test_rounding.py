@@ -1437,6 +1437,7 @@ def test_every_line_that_pays_has_a_case_and_no_other() -> None:
     assert set(CASES) == {mark.name for mark in marks()}
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CASES)
 def test_a_line_that_pays_is_needed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     if "extended" in name and np.finfo(np.longdouble).eps > 1e-18:

@@ -76,6 +76,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_a_guard_that_is_gone_is_missed(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

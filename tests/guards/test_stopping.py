@@ -164,6 +164,7 @@ MUTATIONS: list[Without] = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without

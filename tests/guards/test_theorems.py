@@ -473,6 +473,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_a_guard_that_is_taken_away_is_missed(
     mutation: Without, monkeypatch: pytest.MonkeyPatch

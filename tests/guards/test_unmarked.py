@@ -18,6 +18,7 @@ ROWS = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))
 DRAWN = 80  # of all lines that were swept; SWEEP=all takes all
 
 
+@pytest.mark.slow
 def test_every_listed_survivor_is_a_line_that_rounds_and_has_a_reason() -> None:
     names = {line.name for path in ROWS["swept"] for line in lines_of(path)}
     assert set(ROWS["lines"]) <= names

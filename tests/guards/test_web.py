@@ -272,6 +272,7 @@ if token is None:
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("mutation", "refused"), CASES, ids=[mutation.name.replace(" ", "-") for mutation, _ in CASES]
 )

@@ -93,6 +93,7 @@ def test_nothing_costs_nothing(mechanism: Mechanism) -> None:
 # ---------------------------------------------------------------------- eps and delta
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 @runs
 def test_the_gap_of_epsilon_is_the_default_one(mechanism: Mechanism, times: int) -> None:
@@ -116,6 +117,7 @@ def test_the_gap_of_epsilon_is_the_default_one(mechanism: Mechanism, times: int)
             assert end.upper - end.lower <= 1e-4 * end.upper
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 @pytest.mark.parametrize("times", [1, 7])
 def test_epsilon_and_delta_are_inverse(mechanism: Mechanism, times: int) -> None:
@@ -129,6 +131,7 @@ def test_epsilon_and_delta_are_inverse(mechanism: Mechanism, times: int) -> None
             assert reached(composition.delta, below, 1e-3).upper >= delta
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 def test_more_runs_cost_more_and_more_epsilon_costs_less(mechanism: Mechanism) -> None:
     answers = {
@@ -141,6 +144,7 @@ def test_more_runs_cost_more_and_more_epsilon_costs_less(mechanism: Mechanism) -
                 assert bounds.lower <= other.upper
 
 
+@pytest.mark.one_in(3)
 @some
 def test_anything_more_costs_more(mechanism: Mechanism) -> None:
     extra = tb.Laplace(3.0)
@@ -153,6 +157,7 @@ def test_anything_more_costs_more(mechanism: Mechanism) -> None:
         assert both.lower <= alone.upper + other.upper or alone.upper == math.inf
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 def test_a_chance_of_failure_beside_it_costs_just_that(mechanism: Mechanism) -> None:
     # a step whose one finite loss is 0 is on an edge of any grid: it makes none finer or coarser
@@ -171,6 +176,7 @@ def test_beside_a_release_of_the_record_everything_is_lost(mechanism: Mechanism)
     assert both.epsilon(delta=DELTA).lower == math.inf
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 def test_total_variation_is_delta_at_0(mechanism: Mechanism) -> None:
     composition = mechanism * 2
@@ -179,6 +185,7 @@ def test_total_variation_is_delta_at_0(mechanism: Mechanism) -> None:
     assert bounds.lower <= 1.0
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 def test_the_answer_is_the_worse_direction(mechanism: Mechanism) -> None:
     for epsilon in (0.0, 0.4):
@@ -244,6 +251,7 @@ def traded(run: tb.Composition, rate: float) -> Bounds:
     return run.tradeoff([rate])[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mechanism", TRADED, ids=["laplace", "sampled", "response"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_the_tradeoff_is_consistent_with_delta(mechanism: Mechanism, times: int) -> None:

@@ -253,6 +253,7 @@ ACCOUNTS = [name for name, make in REFUSING.items() if name.endswith(("Filter", 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 
 
+@pytest.mark.one_in(3)
 @needs_fork
 @pytest.mark.parametrize("name", ACCOUNTS)
 @pytest.mark.parametrize("locked", [False, True])

@@ -65,6 +65,7 @@ def without(*modules: str) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "modules",
     [
@@ -108,6 +109,7 @@ for ask in (lambda: tb.Table("trips.parquet"), answer.frame):
 """
 
 
+@pytest.mark.slow
 def test_tables_need_an_engine_only_where_rows_are_not_arrays() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TABLES], capture_output=True, text=True, check=False
@@ -119,6 +121,7 @@ def test_tables_need_an_engine_only_where_rows_are_not_arrays() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_session_loads_no_engine_before_a_table_does() -> None:
     code = "import tightbudget, sys; print({'ibis', 'duckdb', 'pandas', 'polars'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -151,6 +154,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.slow
 def test_every_adapter_names_the_extra_that_it_needs() -> None:
     names = [f"tightbudget.adapters.{one.name}" for one in pkgutil.iter_modules(adapters.__path__)]
     done = subprocess.run(

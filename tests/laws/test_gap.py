@@ -99,6 +99,7 @@ def _each(names: list[str]) -> list[object]:
     ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("run", _each([*RUNS]))
 def test_an_answer_is_as_close_as_asked_or_refused_or_says_that_it_is_apart(
     run: tb.Composition,
@@ -114,6 +115,7 @@ def test_it_is_so_at_many_places(run: tb.Composition) -> None:
     _holds(run, random.Random(f"many {run!r}"), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -150,6 +152,7 @@ APART = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("reason", APART)
 def test_what_is_apart_says_why_in_every_form(reason: str) -> None:
     run = APART[reason]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from flint import arb, ctx
 from tests.laws.test_pairs import ASKED, CHOOSES, CONTINUOUS, ask, grid
 
@@ -86,6 +87,7 @@ def sums(enclosure: Enclosure) -> tuple[arb, arb]:
     return lower, upper
 
 
+@pytest.mark.one_in(4)
 @ask(ASKED)
 def test_masses_sum_to_exactly_1(mechanism: Mechanism, direction: Direction) -> None:
     pair = mechanism.pair(direction)
@@ -113,6 +115,7 @@ def test_masses_sum_to_exactly_1(mechanism: Mechanism, direction: Direction) -> 
             assert meets(total, (arb(1), arb(1))), (edges, total)
 
 
+@pytest.mark.one_in(3)
 @ask(CONTINUOUS)
 def test_masses_of_bins_add_up_exactly(mechanism: Mechanism, direction: Direction) -> None:
     pair = mechanism.pair(direction)
@@ -140,6 +143,7 @@ def test_masses_of_bins_add_up_exactly(mechanism: Mechanism, direction: Directio
                 assert meets(total, (one_q[0][i], one_q[1][i])), around
 
 
+@pytest.mark.one_in(3)
 @ask(CONTINUOUS)
 def test_the_quotient_of_a_bin_is_exactly_that_of_its_masses(
     mechanism: Mechanism, direction: Direction
@@ -164,6 +168,7 @@ def test_the_quotient_of_a_bin_is_exactly_that_of_its_masses(
                     assert not w[0] > most * (1 + found), (edges, i)
 
 
+@pytest.mark.one_in(3)
 @ask(ASKED)
 def test_the_loss_of_an_atom_is_exactly_that_of_its_masses(
     mechanism: Mechanism, direction: Direction
@@ -216,6 +221,7 @@ def epsilons(pair: Pair) -> list[float]:
     return [*EPSILONS, *more]
 
 
+@pytest.mark.one_in(3)
 @ask(ASKED)
 def test_the_formula_of_delta_is_exactly_what_masses_say(
     mechanism: Mechanism, direction: Direction
@@ -233,6 +239,7 @@ def test_the_formula_of_delta_is_exactly_what_masses_say(
 
 
 # either direction says the same, with epsilons of both signs
+@pytest.mark.one_in(3)
 @ask([(case, direction) for case, direction in ASKED if direction is Direction.REMOVE])
 def test_directions_are_exactly_what_is_said_of_them(
     mechanism: Mechanism, direction: Direction
@@ -257,6 +264,7 @@ def test_directions_are_exactly_what_is_said_of_them(
 # ------------------------------------------------------------------------------- moments
 
 
+@pytest.mark.one_in(3)
 @ask(ASKED)
 def test_moments_are_those_of_the_masses(mechanism: Mechanism, direction: Direction) -> None:
     """Of ``log_moment`` and ``log_tail_moment`` both ends count: the lower one, too."""

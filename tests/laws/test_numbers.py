@@ -437,6 +437,7 @@ def distinct() -> list[tuple[str, Example, str]]:
 SLOW = ("calibrate", "early_stopping", "compare", "optimal_delta", "stopping_delta")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("example", "name"),
     [

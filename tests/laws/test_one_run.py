@@ -41,6 +41,7 @@ def test_a_parameter_hides_a_question_only_where_that_is_known(kind: str) -> Non
     assert names & {*ASKED, "engine", "attained", "pairs", "directions"} == OWN.get(kind, set())
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 def test_one_run_has_the_answers_of_a_composition_of_one(mechanism: Mechanism) -> None:
     once = mechanism * 1

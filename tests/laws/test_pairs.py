@@ -79,6 +79,7 @@ def test_both_directions_have_bins_or_neither() -> None:
         assert has_bins(case) == has_bins(case, Direction.ADD), case.name
 
 
+@pytest.mark.one_in(3)
 @ask(ASKED)
 def test_masses_are_enclosed_and_sum_to_1_under_p(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)
@@ -98,6 +99,7 @@ def test_masses_are_enclosed_and_sum_to_1_under_p(mechanism: Mechanism, directio
         assert upper - lower < 1e-6
 
 
+@pytest.mark.one_in(3)
 @ask(ASKED)
 def test_masses_sum_to_1_under_q(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)
@@ -116,6 +118,7 @@ def test_masses_sum_to_1_under_q(mechanism: Mechanism, direction: Direction):
         assert upper - lower < 1e-6
 
 
+@pytest.mark.one_in(3)
 @ask(CONTINUOUS)
 def test_the_ratio_of_a_cell_fits_its_masses_and_its_edges(
     mechanism: Mechanism, direction: Direction
@@ -198,6 +201,7 @@ def mass_above(pair: Pair, epsilon: float) -> tuple[float, float]:
     return at_least * (1 - 1e-12), at_most * (1 + 1e-12)
 
 
+@pytest.mark.one_in(4)
 @ask(ASKED)
 def test_a_pair_and_its_reverse_are_the_two_directions(mechanism: Mechanism, direction: Direction):
     both = mechanism.in_both_orders(direction)
@@ -220,6 +224,7 @@ def test_a_pair_and_its_reverse_are_the_two_directions(mechanism: Mechanism, dir
         assert kept.lower <= asked.upper
 
 
+@pytest.mark.one_in(3)
 @each_mechanism
 def test_symmetric_means_one_delta_for_both_directions(mechanism: Mechanism):
     there, back = mechanism.pair(Direction.REMOVE), mechanism.pair(Direction.ADD)
@@ -260,6 +265,7 @@ def test_noise_that_is_its_own_mirror_image_is_asked_in_one_direction():
     }
 
 
+@pytest.mark.one_in(3)
 @ask(CONTINUOUS)
 def test_finer_edges_refine_the_masses(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)
@@ -356,6 +362,7 @@ def test_the_sketch_shows_all_the_mass(mechanism: Mechanism, direction: Directio
     assert known == pytest.approx(1.0, rel=0.05)
 
 
+@pytest.mark.one_in(3)
 @ask(ASKED)
 def test_the_tail_moment_is_an_upper_bound(mechanism: Mechanism, direction: Direction):
     pair = mechanism.pair(direction)

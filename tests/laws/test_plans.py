@@ -52,6 +52,7 @@ def nothing_is_lost_on_the_left(mechanism: Mechanism, slip: float) -> bool:
     )
 
 
+@pytest.mark.one_in(4)
 @each_mechanism
 @pytest.mark.parametrize("slip", [1e-4, 1e-10])
 def test_the_grid_begins_where_no_more_mass_is_left_than_may_be_cut(

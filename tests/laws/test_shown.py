@@ -141,6 +141,7 @@ def test_a_ledger_that_is_away_says_so(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------- mechanisms
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_mechanism_is_shown_as_the_call_that_makes_it(case: Case) -> None:
     for value in (case.mechanism, case.mechanism * 3, case.mechanism * 2 + tb.Laplace(7.0)):
@@ -259,6 +260,7 @@ def a_curve() -> tb.Curve:
     return (tb.Gaussian(2.0) * 3).curve(epsilons=[0.0, 0.5, 1.0, 1.5])
 
 
+@pytest.mark.slow
 def test_a_picture_takes_the_colours_of_its_page() -> None:
     text = a_curve()._repr_html_()
     svg = re.search(r"<svg .*</svg>", text, re.DOTALL)

@@ -81,6 +81,7 @@ def test_what_was_asked_is_written_with_the_digits_that_python_prints(x: float) 
     assert float(number(at.strip("$"))) == x
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SHOWN)
 @pytest.mark.parametrize(
     ("digits", "message"),
@@ -98,6 +99,7 @@ def test_digits_are_refused_by_name(name: str, digits: Any, message: str) -> Non
 # ----------------------------------------------------------------------------- LaTeX
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SHOWN)
 def test_each_row_has_the_columns_of_the_head(name: str) -> None:
     value = SHOWN[name]()
@@ -173,6 +175,7 @@ def test_a_frame_of_a_curve_has_its_doubles(name: str) -> None:
     assert tuple(frame["apart"]) == curve.apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SHOWN if name.startswith("comparison")])
 def test_a_frame_of_a_comparison_tells_bounds_from_estimates(name: str) -> None:
     found = SHOWN[name]()

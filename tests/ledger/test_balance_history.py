@@ -290,6 +290,7 @@ def _true(tmp_path: Path) -> bool:
         return all(witness.agrees(last) for last in (1, 3, 1000))
 
 
+@pytest.mark.one_in(6)
 @each(LINES)
 def test_without_a_line_the_course_is_wrong(
     mutation: Without, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

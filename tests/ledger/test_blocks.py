@@ -518,6 +518,7 @@ def test_no_person_ever_loses_more_than_is_promised(
         ledger.verify()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("cap", [False, True], ids=["", "cap"])
 @pytest.mark.parametrize("quota", [False, True], ids=["", "quota"])
 @pytest.mark.parametrize("unlocking", [None, 30], ids=["", "unlocking"])

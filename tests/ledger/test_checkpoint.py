@@ -100,6 +100,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_comes_after_the_head_is_compared(
     story: tb.Ledger, change: str, monkeypatch: pytest.MonkeyPatch
@@ -184,6 +185,7 @@ def test_a_forged_head_is_refused(story: tb.Ledger, head: object) -> None:
         Checkpoint.from_text(sealed(str(checkpoint), head=head))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "state",
     ["", "[" * 100_000, '{"a":' * 100_000, "[]", "{}", "null", "1e999", "\0", "9" * 10_000, 7],

@@ -5,6 +5,7 @@ from tests.ledger.conformance import TABLES, ConformanceTable, LedgerActor
 from tests.ledger.model import Model
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_every_backend_answers_as_the_tables_say(
     table: ConformanceTable, actor: LedgerActor

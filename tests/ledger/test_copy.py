@@ -180,6 +180,7 @@ ACTS: dict[str, Callable[[tb.Ledger], object]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("act", ACTS)
 def test_a_ledger_that_has_moved_is_only_read(act: str, files: tuple[tb.Ledger, tb.Ledger]) -> None:
     source, target = files

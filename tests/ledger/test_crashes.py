@@ -71,6 +71,7 @@ def view(url: str) -> tuple[str, str]:
 BRIEF = (f"reserve A1 {GUARANTEE}",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [
@@ -129,6 +130,7 @@ def _worker(url: str, lines: list[str], ear: Connection[Any, Any]) -> None:
         ear.send(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [None, pytest.param("0001", marks=pytest.mark.slow)])
 def test_a_migration_that_is_killed_is_not_begun_or_done(
     url: str, version: str | None, monkeypatch: pytest.MonkeyPatch

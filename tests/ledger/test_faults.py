@@ -145,6 +145,7 @@ def test_a_full_disk_of_a_server_says_that_space_helps(
     assert actor.told("settle A1 no") == ["ok"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_stops_in_the_middle_of_a_write_changes_nothing(tmp_path: Path) -> None:
     """The operating system lets no file grow beyond a length that falls into the deed."""
     url = f"sqlite:///{tmp_path}/budget.db"
@@ -343,6 +344,7 @@ def _sleeper(url: str, ear: Any) -> None:
     ear.send(actor.act(Deed(verb="settle", name="A1", words=("no",))))
 
 
+@pytest.mark.slow
 def test_a_process_paused_in_the_middle_of_an_act_does_not_stop_the_others_for_ever(
     url: str, actor: LedgerActor
 ) -> None:
@@ -389,6 +391,7 @@ def _paused(url: str, ear: Any) -> None:
             ear.send("unknown" if error.unknown else "not done")
 
 
+@pytest.mark.slow
 def test_a_child_of_fork_has_connections_of_its_own(url: str) -> None:
     """In a process that was forked, the parent's connections would be two processes' at once."""
     process, ear = born(_forking, url)

@@ -251,6 +251,7 @@ def nobody_claims_what_is_given_up(_: tb.Ledger, __: pytest.MonkeyPatch) -> bool
     return found == [None]
 
 
+@pytest.mark.slow
 def test_an_act_that_is_being_run_when_it_is_given_up_is_unknown(
     ledger: tb.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,7 @@ def _parent(url: str, end: str, whose: str, point: int | None, ear: Any) -> None
 AT = [None, *(pytest.param(point, marks=pytest.mark.slow) for point in (5, 41))]
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("point", AT)
 @pytest.mark.parametrize("whose", ["inherited", "new, before"])
 @pytest.mark.parametrize("end", ["close", "exit", "kill", "charge"])
@@ -199,6 +200,7 @@ def _in_pool(number: int) -> str:
 _pooled: tb.Ledger
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_pool_keep_their_charges(url: str) -> None:
     """The default of multiprocessing on Linux, below Python 3.14."""
     process, ear = born(_with_pool, opened(url))
@@ -279,6 +281,7 @@ def in_the_middle_of(ledger: tb.Ledger, write: bool = True) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [True, False])
 def test_a_child_refuses_a_file_that_was_in_use_at_the_fork(
     sqlite: str, tmp_path: Path, write: bool
@@ -406,6 +409,7 @@ def _careless(url: str, name: str, what: str, point: int | None, ear: Any) -> No
     ledger.close()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("point", AT)
 @pytest.mark.parametrize("what", DROPS)
 def test_who_opens_and_closes_a_file_loses_no_charge(
@@ -451,6 +455,7 @@ def _hasty(url: str, ear: Any) -> None:
             ear.send(str(error))
 
 
+@pytest.mark.slow
 def test_nobody_writes_in_the_middle_of_an_act(sqlite: str, file: Path) -> None:
     assert nobody_writes_in_the_middle_of_an_act(sqlite, file)
     assert settled(sqlite) == {"before", "third"}
@@ -459,6 +464,7 @@ def test_nobody_writes_in_the_middle_of_an_act(sqlite: str, file: Path) -> None:
 # ------------------------------------------------------------------------ files that change
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "another"])
 def test_a_file_that_changes_in_an_act_leaves_its_end_unknown(
@@ -519,6 +525,7 @@ def without_ofd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ofd_locks, "SET", None if request.param == "no command" else 12345)
 
 
+@pytest.mark.slow
 def test_without_locks_of_our_own_a_loss_is_found_out(
     sqlite: str, file: Path, without_ofd: None
 ) -> None:
@@ -534,6 +541,7 @@ def test_without_locks_of_our_own_a_loss_is_found_out(
     assert settled(sqlite) == {"before", "third", "again"}
 
 
+@pytest.mark.slow
 def test_without_locks_of_our_own_a_wal_that_nobody_has_open_may_go(
     sqlite: str, without_ofd: None
 ) -> None:
@@ -633,6 +641,7 @@ def test_a_ledger_that_was_closed_opens_again(sqlite: str, file: Path) -> None:
     assert settled(sqlite) == {"before", "after"}
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_forgotten_is_closed(sqlite: str, file: Path) -> None:
     charge(tb.Ledger(sqlite), "before")
     gc.collect()
@@ -651,6 +660,7 @@ def test_a_ledger_that_is_closed_in_the_middle_of_opening_another_is_closed_then
     assert not Path(f"{file}-wal").exists()
 
 
+@pytest.mark.slow
 def test_two_ledgers_of_a_file_share_its_guard(sqlite: str, file: Path) -> None:
     one, other = tb.Ledger(sqlite), tb.Ledger(sqlite)
     assert one._store._here().files is other._store._here().files
@@ -892,6 +902,7 @@ GUARDS: list[tuple[Without, Callable[[str, Path], bool]]] = [
 ]
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("mutation", "true"), GUARDS, ids=[mutation.name.replace(" ", "-") for mutation, _ in GUARDS]
 )

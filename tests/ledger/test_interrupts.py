@@ -301,6 +301,7 @@ def closed_and_opened(ledger: tb.Ledger) -> None:
     ledger.verify()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize(
     "name",
@@ -379,6 +380,7 @@ class Beside:
 
 
 # a connection of an earlier test on PostgreSQL, lost to an interrupt, may be collected in this one
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("opcodes", "which"),
@@ -401,6 +403,7 @@ def test_an_interrupt_of_the_leader_stops_none_of_its_followers(
         closed_and_opened(ledger)
 
 
+@pytest.mark.slow
 def test_an_interrupt_of_who_waits_withdraws_its_act(sqlite: str) -> None:
     """At each line of a thread that waits for another's turn; the other one does not notice."""
     with contextlib.closing(Everybody(sqlite)) as everybody, tb.Ledger(sqlite) as ledger:

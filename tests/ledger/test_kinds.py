@@ -47,6 +47,7 @@ def test_every_kind_has_a_case() -> None:
     assert {*CASES, "plan", "blocks", "block"} == set(KINDS)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", CASES)
 def test_the_ledger_charges_what_the_account_in_memory_charges(
     ledger: tb.Ledger, kind: str
@@ -229,6 +230,7 @@ def test_the_order_is_a_double_and_stays_the_same_one(order: float) -> None:
     assert rule.order == Fraction(order)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("refused", "message"),
     [

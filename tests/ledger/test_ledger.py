@@ -158,6 +158,7 @@ def test_what_is_nearly_left_is_granted_and_told(data: tb.ledger.LedgerBudget) -
     assert third.settle("any").epsilon == 0.333333333332
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("deed", "error", "message"),
     [

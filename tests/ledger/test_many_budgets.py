@@ -90,6 +90,7 @@ ACTS: dict[str, tuple[Callable[[tb.Ledger, int], Any], Callable[[tb.Ledger, int,
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ACTS)
 def test_an_act_has_as_many_statements_for_one_budget_as_for_many(
     ledger: tb.Ledger, name: str

@@ -92,6 +92,7 @@ def test_there_is_a_ledger_of_every_earlier_version() -> None:
     assert sorted(versions[1:]) == [file.stem for file in FILES]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_is_brought_up_to_date_and_goes_on(
     url: str, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +209,7 @@ def test_a_ledger_that_was_moved_gets_no_events_and_arrives_with_its_tokens(
         assert [event.kind for event in target.latest(5)][-1] == "arrived"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_step_that_fails_half_way_leaves_the_old_ledger(
     url: str, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -266,6 +268,7 @@ def test_a_migration_that_stops_before_any_of_its_statements_has_done_nothing(
         assert ledger.verify().tokens == 3
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_migrates_leaves_the_old_ledger(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def settle_as_i_like(actor: LedgerActor, who: str) -> Answers:
     return [(who, actor.act(Deed(verb="settle", name="A1", words=(who,))))]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("cap", "grants"),
     [("2.05 1e-6", 20), ("1000 1.2e-7", 12), ("0.1 1e-6", 1), ("0.09999 1e-6", 0)],
@@ -87,6 +88,7 @@ def test_the_last_unit_is_granted_once(url: str, actor: LedgerActor, cap: str, g
     actor.ledger.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [start_the_one, settle_as_i_like])
 def test_one_of_many_wins(url: str, actor: LedgerActor, run: Run) -> None:
     actor.told("open data 1 1e-6", "reserve A1 0.3")
@@ -97,6 +99,7 @@ def test_one_of_many_wins(url: str, actor: LedgerActor, run: Run) -> None:
     actor.ledger.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("migrations")
 def test_many_make_the_same_ledger_at_once(url: str) -> None:
     """Nobody has made its tables yet."""
@@ -105,6 +108,7 @@ def test_many_make_the_same_ledger_at_once(url: str) -> None:
         ledger.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("careful", [True, False], ids=["as-the-ledger-begins", "by-default"])
 def test_a_transaction_that_begins_by_default_overspends_without_an_error(
     url: str, careful: bool

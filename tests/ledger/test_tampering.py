@@ -125,6 +125,7 @@ def others(column: Column[Any], value: Any) -> Iterator[Any]:
         yield None
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("most", "page"),
     [
@@ -179,6 +180,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -236,6 +238,7 @@ def detected(someone: LedgerActor) -> bool:
     return False
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_no_row_is_taken_out_or_put_in_unseen(url: str, busy: LedgerActor, table: Table) -> None:
     engine = create_engine(url)
@@ -259,6 +262,7 @@ def test_no_row_is_taken_out_or_put_in_unseen(url: str, busy: LedgerActor, table
     engine.dispose()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=str)
 def test_the_triggers_refuse_what_only_an_owner_can_do(
     url: str, busy: LedgerActor, table: Table
@@ -287,6 +291,7 @@ def test_a_cheap_act_is_seen_although_its_event_is_in_the_chain(
         actor.ledger.verify()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(TRIGGERS))
 def test_a_trigger_that_is_gone_is_missed(actor: LedgerActor, url: str, name: str) -> None:
     engine = create_engine(url)
@@ -309,6 +314,7 @@ def table_of(trigger: str) -> str:
     return str(found)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(TRIGGERS))
 def test_a_trigger_that_does_nothing_is_noticed(actor: LedgerActor, url: str, name: str) -> None:
     """Its name is there; what it refuses never happens."""
@@ -442,6 +448,7 @@ DEFINITIONS: dict[str, list[tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("backend", "number"), [(b, i) for b, lines in DEFINITIONS.items() for i in range(len(lines))]
 )
@@ -493,6 +500,7 @@ ROWS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("statement", ROWS)
 def test_a_row_that_no_event_explains_is_noticed(
     url: str, busy: LedgerActor, statement: str

@@ -77,6 +77,7 @@ DOORS: list[tuple[str, Callable[[tb.Ledger, str], Any]]] = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("door", range(len(DOORS)))
 @pytest.mark.parametrize("text", [HALF, f"a{HALF}b", "\udfff", HALF + "x" * 100])
 def test_half_a_character_is_refused_at_every_door(ledger: tb.Ledger, door: int, text: str) -> None:
@@ -102,6 +103,7 @@ def test_a_key_is_the_same_however_it_is_spelt(ledger: tb.Ledger, one: str, othe
     ledger.verify()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("one", "other"), [p for s in SPELLINGS for p in (s, s[::-1])])
 def test_a_name_is_the_same_however_it_is_spelt(ledger: tb.Ledger, one: str, other: str) -> None:
     ledger.open_budget(one, parent="data", epsilon=0.5, delta=0)
@@ -118,6 +120,7 @@ def test_a_name_is_the_same_however_it_is_spelt(ledger: tb.Ledger, one: str, oth
     assert made.budgets == (ledger.budget(other).name,)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("one", "other"), [p for s in SPELLINGS for p in (s, s[::-1])])
 def test_what_an_earlier_version_has_stored_is_found(
     ledger: tb.Ledger, one: str, other: str

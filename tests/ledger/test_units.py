@@ -42,6 +42,7 @@ def test_nothing_that_is_positive_is_free(amount: Fraction, power: int) -> None:
     assert Units.charged(ExactAmount(Fraction(0), Fraction(0))) == NOTHING
 
 
+@pytest.mark.slow
 @given(st.lists(amounts, max_size=20))
 def test_what_is_charged_one_by_one_covers_the_sum(parts: list[ExactAmount]) -> None:
     total, charged = ExactAmount(Fraction(0), Fraction(0)), NOTHING

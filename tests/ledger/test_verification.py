@@ -216,6 +216,7 @@ def test_runs_that_ended_are_forgotten(tmp_path: Path, monkeypatch: pytest.Monke
     assert max(known) <= 4  # those that end in a page, or are open
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize(
     ("statements", "message"),

@@ -168,6 +168,7 @@ def test_one_step_is_the_step_itself(base: tb.Mechanism) -> None:
     assert (base.allocated(1) * 1).delta(0.3) == (base * 1).delta(0.3)
 
 
+@pytest.mark.one_in(8)
 @bases
 @directions
 def test_the_pair_above_is_above_the_pair_below(base: tb.Mechanism, direction: Direction) -> None:
@@ -177,6 +178,7 @@ def test_the_pair_above_is_above_the_pair_below(base: tb.Mechanism, direction: D
             assert found.upper - found.lower <= 1e-4 * found.upper + 1e-12
 
 
+@pytest.mark.one_in(6)
 @bases
 def test_delta_falls_as_there_are_more_steps(base: tb.Mechanism) -> None:
     deltas = [base.allocated(steps).delta(0.2) for steps in (1, 2, 4, 12)]
@@ -184,6 +186,7 @@ def test_delta_falls_as_there_are_more_steps(base: tb.Mechanism) -> None:
         assert many.lower <= few.upper
 
 
+@pytest.mark.one_in(6)
 @bases
 @directions
 @pytest.mark.parametrize("steps", [3, 20])
@@ -201,6 +204,7 @@ def test_no_mass_is_lost_above_and_none_is_won_below(
         assert total <= 1.0 + below.law.error
 
 
+@pytest.mark.one_in(4)
 @bases
 def test_several_steps_a_record_lie_between_their_ends(base: tb.Mechanism) -> None:
     found = base.allocated(6, each_in=2).delta(0.2)
@@ -354,6 +358,7 @@ def test_a_table_without_steps_is_refused() -> None:
         tb.Mechanism.from_dict({"mechanism": "gaussian", "sigma": 1.0, "allocated": {"times": 3}})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0455, 1e-12), (0.3, 1e-6), (0.002, 1e-12)])
 def test_steps_that_rarely_show_that_they_have_no_record_end_in_a_second(
     epsilon: float, delta: float
@@ -402,6 +407,7 @@ def test_a_sample_of_an_epoch_is_attained_where_other_records_contribute_nothing
     assert exact <= found.upper * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_sample_of_an_epoch_has_two_close_bounds() -> None:
     run = tb.Gaussian(1.0).allocated(10).subsampled(0.1) * 5
     found = run.epsilon(1e-5)

@@ -131,6 +131,7 @@ def two_steps(mean: float, k: arb, *, shortfall: bool) -> arb:
 # ---------------------------------------------------------------------------- truth
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", KNOWN, ids=str)
 def test_known_values_lie_inside_to_nine_digits(case):
     sigma, steps, epsilon, direction, truth = case
@@ -140,6 +141,7 @@ def test_known_values_lie_inside_to_nine_digits(case):
     assert upper - lower <= (1e-9 if sigma < 2.0 else 2e-9) * truth
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", EPSILONS, ids=str)
 def test_known_epsilons(case):
     sigma, steps, direction, target, epsilon = case
@@ -148,6 +150,7 @@ def test_known_epsilons(case):
     assert delta(sigma, steps, epsilon + half, direction)[1] < target
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("m", [0.2, 1.0, 10 / 3])
 @pytest.mark.parametrize("angle", [0.0, 0.9, 1.5, 2.4, 3.1])
 def test_the_transform_on_every_sheet(m, angle):
@@ -203,6 +206,7 @@ def test_the_bound_of_the_jump_is_above_it_beyond_the_range_of_doubles_too(m):
             assert bounds[0] >= math.log(value[0] * (1.0 - error[0]))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("k", [0.25, 1.125, 8.0])
 def test_two_steps_are_one_integral(sigma, k):
@@ -290,6 +294,7 @@ def test_draws_lie_in_a_confidence_band():
 # ----------------------------------------------------------------------------- laws
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("direction", [REMOVE, ADD])
 def test_delta_falls_with_more_steps(sigma, direction):
@@ -360,6 +365,7 @@ def test_beyond_the_doubles_nothing_is_said():
 
 
 # by two parameter sets of a line in plain doubles, six digits
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("sigma", "steps", "delta", "exact"),
     [
@@ -392,6 +398,7 @@ def test_an_epsilon_of_no_epoch_or_of_a_large_delta() -> None:
     assert tb.Gaussian(0.02).allocated(3).by_formula(DeltaAt(0.1), 1e-4) is None
 
 
+@pytest.mark.slow
 def test_one_epoch_is_answered_by_its_formula() -> None:
     epoch = tb.Gaussian(1.0).allocated(1000)
     for run in (epoch, epoch * 1):

@@ -242,6 +242,7 @@ def delta_of_mixture(epsilon: float, m: float, size: int, records: int) -> float
     return float(max(found))
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("size", "records"), [(1, 10), (3, 10), (20, 30), (8, 1000)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.5])
 @pytest.mark.parametrize("sigma", [0.8, 4.0])
@@ -315,6 +316,7 @@ def hypergeometric(size: int, batch: int, of: int) -> list[float]:
     ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("epsilon", [0.1, 0.8, 2.0])
 @pytest.mark.parametrize(("size", "batch", "of"), [(2, 3, 10), (3, 2, 8), (5, 20, 100)])
 def test_one_batch_of_a_user_with_several_records(
@@ -351,6 +353,7 @@ def test_one_batch_of_a_user_with_several_records(
     assert deltas[0] <= found.lower * (1 + 1e-2)
 
 
+@pytest.mark.slow
 def test_a_user_with_more_records_pays_more() -> None:
     step = tb.Gaussian(4.0).batches(600, of=60_000)
     assert step.group(1).epsilon(1e-5) == step.epsilon(1e-5)
@@ -395,6 +398,7 @@ def test_a_batch_of_all_records_is_a_replacement_for_certain() -> None:
     assert again.epsilon(1e-6) == whole.epsilon(1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replacement", [False, True])
 def test_what_the_sensitivity_is_of_is_said(replacement: bool) -> None:
     clip = tb.Gaussian(2.0, sensitivity=1.0).batches(3, 100, replacement=replacement)

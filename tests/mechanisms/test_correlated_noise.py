@@ -181,6 +181,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.slow
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without

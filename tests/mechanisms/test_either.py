@@ -18,6 +18,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("one", "other"), PARTS)
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.999])
 def test_delta_is_the_mean_of_both(one: tb.Mechanism, other: tb.Mechanism, p: float) -> None:
@@ -34,6 +35,7 @@ def test_delta_is_the_mean_of_both(one: tb.Mechanism, other: tb.Mechanism, p: fl
             assert (p * a.lower + (1 - p) * b.lower) * (1 - 1e-15) <= both.upper
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("one", "other"), PARTS)
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (0.0, 0.2), (0.1, 0.3), (0.5, 0.5 + 1e-12)])
 def test_a_chance_between_two_bounds(

@@ -41,6 +41,7 @@ def holds(line: Line, i: int, truth: acb) -> bool:
     return bool(abs(truth - log.exp()) <= abs(log.exp()) * arb(float(line.error[i])).expm1())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("remove", [True, False], ids=["remove", "add"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_value_is_within_its_error_and_has_twelve_digits(name: str, remove: bool) -> None:
@@ -68,6 +69,7 @@ def test_the_bounds_are_above_the_truth_and_close(name: str, remove: bool) -> No
             assert abs(rough - float(truth)) <= 0.2 * abs(float(truth))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("remove", [True, False], ids=["remove", "add"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_rest_of_a_line_is_below_its_bound(name: str, remove: bool) -> None:

@@ -130,6 +130,7 @@ def test_a_large_group_s_two_ends_meet() -> None:
     assert (large * 10).epsilon(1e-6).relative_gap <= 1e-9
 
 
+@pytest.mark.slow
 def test_many_different_groups_are_no_schedule_of_sampled_gaussians() -> None:
     steps = [tb.Gaussian(2.0 + i / 16).subsampled(0.01).group(4) for i in range(14)]
     run = tb.compose(steps)

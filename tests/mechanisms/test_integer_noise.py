@@ -260,6 +260,7 @@ def test_clipped_noise_is_the_pair_of_its_definition(noise):
     assert pair.q_only().upper[0] < 1e-285
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("reading", ["shifted", "clipped"])
 @pytest.mark.parametrize(("sigma", "shift"), [(30000.0, 1), (30000.0, 100), (9.99, 2), (400.0, 7)])
 def test_clipped_gaussian_noise_of_a_large_mean(reading, sigma, shift):

@@ -64,6 +64,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mechanism", CASES, ids=str)
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0])
 def test_delta_is_what_lies_beyond_the_output_of_that_loss(

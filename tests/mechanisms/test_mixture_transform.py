@@ -67,6 +67,7 @@ each = pytest.mark.parametrize(("sizes", "weights"), MIXTURES)
 each_way = pytest.mark.parametrize("remove", [True, False])
 
 
+@pytest.mark.one_in(6)
 @each
 @each_way
 @pytest.mark.parametrize("c", [1e-3, 0.5, 4.0])
@@ -97,6 +98,7 @@ def test_lines_of_both_parts_are_within_their_errors(remove: bool) -> None:
         assert line.error[0] <= 1e-9
 
 
+@pytest.mark.one_in(4)
 @each
 @each_way
 def test_nothing_beyond_a_height_is_above_its_bound(
@@ -159,6 +161,7 @@ def test_both_engines_agree_on_mixtures(delta: float, monkeypatch: pytest.Monkey
 # ------------------------------------------------------------------- weighted sums
 
 
+@pytest.mark.one_in(3)
 @each_way
 @pytest.mark.parametrize("c", [1e-3, 2.0])
 def test_a_union_of_pairs_has_the_weighted_sum_of_their_transforms(remove: bool, c: float) -> None:

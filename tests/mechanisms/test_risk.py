@@ -38,6 +38,7 @@ def gaussian(mu: float) -> tb.Composition:
     return tb.Gaussian(sigma=2.0, sensitivity=mu) * 4
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mu", MUS)
 def test_the_risk_of_gaussians_is_closed(mu: float) -> None:
     with ctx.workprec(200):
@@ -132,6 +133,7 @@ def losses_with_mass(pair: Pair) -> list[float]:
     return sorted({float(end[i]) for i in found for end in (atoms.loss_lower, atoms.loss_upper)})
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("direction", Direction, ids=lambda d: d.value)
 @each_case
 def test_a_loss_with_a_mass_may_count_or_not(case: Case, direction: Direction) -> None:
@@ -163,6 +165,7 @@ def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
 
 
 # distribution functions take their time, at losses that hardly any output has
+@pytest.mark.one_in(6)
 @each_case
 def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
     run = case.mechanism * 2
@@ -258,6 +261,7 @@ def exact_exceedance(seen: Composed, epsilon: float) -> Fraction:
     return above[0] / seen.p_total
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("p", "q", "runs"), PAIRS)
 def test_small_pairs_against_exact_arithmetic(
     p: tuple[float, ...], q: tuple[float, ...], runs: int
@@ -275,6 +279,7 @@ def test_small_pairs_against_exact_arithmetic(
         holds(risk.exceedance, max(exact_exceedance(x, epsilon) for x in truth), 1e-4)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("p", "q", "runs"), PAIRS)
 def test_mu_is_the_smallest_by_exact_arithmetic(
     p: tuple[float, ...], q: tuple[float, ...], runs: int
@@ -317,6 +322,7 @@ def asked(run: tb.Composition, **questions: float) -> tb.Risk:
     return run.risk(**{"epsilon": 0.7, "fpr": 0.05, "prior": 0.3, "slack": 1e-6} | questions)
 
 
+@pytest.mark.one_in(4)
 @some
 def test_what_holds_for_every_mechanism(mechanism: tb.Mechanism) -> None:
     run = mechanism * 2
@@ -346,6 +352,7 @@ def test_what_holds_for_every_mechanism(mechanism: tb.Mechanism) -> None:
         assert risk.tpr.lower <= asked(one).tpr.upper + 1e-6
 
 
+@pytest.mark.one_in(6)
 @some
 def test_more_runs_are_more_risk_and_more_of_a_question_is_more_or_less(
     mechanism: tb.Mechanism,

@@ -85,6 +85,7 @@ def excess_of_sampled(rate: float, s: float, ks: np.ndarray) -> np.ndarray:
     return np.array([np.sum(np.maximum(ratio - k, 0.0) ** 2 * weight) for k in ks])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("s", [0.25, 1.0, 2.0])
 @pytest.mark.parametrize("q", [0.01, 0.4])
 def test_no_step_has_a_larger_excess_at_any_threshold(s: float, q: float) -> None:
@@ -197,6 +198,7 @@ def hull(run: tb.Composition, delta: float) -> float:
     return run.engine.answer(EpsilonAt(delta), 1e-3).bounds.upper
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("sigma", "q", "steps", "delta", "most"),
     [
@@ -223,6 +225,7 @@ def test_little_noise_keeps_the_hull() -> None:
     assert run.epsilon(1e-5).upper == pytest.approx(hull(run, 1e-5), rel=1e-3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "other", [tb.Gaussian(4.0), tb.Laplace(5.0), tb.Gaussian(5.0).batches(1, of=9)]
 )

@@ -121,6 +121,7 @@ def delta_of_largest(
         )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("sigma", "steps", "epsilon"), [(1.0, 100, 1.0), (2.0, 10, 0.2)])
 def test_the_lower_end_is_delta_of_the_largest_sum(
@@ -156,6 +157,7 @@ def delta_of_two(epsilon: float, m: float, direction: tb.mechanisms.Direction) -
     return float(mpmath.quad(given, mpmath.linspace(-14, 14, 15)))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.5])
 def test_two_batches_are_between_the_two_ends(sigma: float, epsilon: float) -> None:
@@ -269,6 +271,7 @@ def test_buckets_of_a_published_algorithm_have_both_ends(run: tb.Composition) ->
     assert fine.upper <= rough.upper * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [lambda x: tb.Gaussian(x).shuffled(100) * 3, lambda x: tb.Gaussian(x).batches(6, 600) * 20],

@@ -92,6 +92,7 @@ def edges_of(pair, steps: np.ndarray) -> np.ndarray:
     return np.unique((coarse[:, None] + steps * (high - low)).ravel())
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("direction", [REMOVE, ADD])
 @pytest.mark.parametrize("rate", [1e-4, 0.01, 0.25, 0.999])
 @pytest.mark.parametrize("sigma", [0.3, 0.8, 1.0, 4.0, 100.0, 0.02])
@@ -101,6 +102,7 @@ def test_sampled_gaussian_cells_hold_the_exact_masses(sigma, rate, direction):
     check(pair, gaussian(ball(Fraction(1) / Fraction(sigma))), rate, direction, edges)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("direction", [REMOVE, ADD])
 @pytest.mark.parametrize("rate", [1e-4, 0.25, 0.999])
 @pytest.mark.parametrize("scale", [0.05, 2.0])

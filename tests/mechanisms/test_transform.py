@@ -83,6 +83,7 @@ def peak_is_inside(transform: MixedTransform, c: float) -> bool:
 grid = pytest.mark.parametrize("c", [1e-3, 0.3, 4.0, 40.0, 700.0])
 
 
+@pytest.mark.one_in(4)
 @grid
 def test_a_line_of_m_is_within_its_error(c: float) -> None:
     for transform in sample(8):
@@ -97,6 +98,7 @@ def test_a_line_of_m_is_within_its_error(c: float) -> None:
         assert line.error[0] <= 1e-11 * min(size, 1.0 + c * transform.m) + 10 * TOLERANCE
 
 
+@pytest.mark.one_in(4)
 @grid
 @pytest.mark.parametrize("edge", [1.5, 4.0])
 def test_lines_of_both_parts_are_within_their_errors(c: float, edge: float) -> None:
@@ -126,6 +128,7 @@ def test_sampling_almost_always_keeps_its_digits(m: float, q: float, c: float) -
     assert line.error[0] <= 1e-9
 
 
+@pytest.mark.one_in(3)
 @grid
 @pytest.mark.parametrize("edge", [None, 3.0])
 def test_upper_is_above_and_close_and_rough_is_close(c: float, edge: float | None) -> None:
@@ -146,6 +149,7 @@ def test_upper_is_above_and_close_and_rough_is_close(c: float, edge: float | Non
             assert rise == pytest.approx(rough.slope[0], rel=2e-2, abs=1e-10 / c)
 
 
+@pytest.mark.one_in(4)
 @grid
 @pytest.mark.parametrize("edge", [None, 3.0])
 def test_nothing_beyond_a_height_is_above_its_bound(c: float, edge: float | None) -> None:
@@ -227,6 +231,7 @@ def family(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, tb.Gaussian)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_who_offers_a_transform(case: Case, direction: Direction) -> None:

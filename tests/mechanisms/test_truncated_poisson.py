@@ -76,6 +76,7 @@ def direct(rate: float, at_most: int, values: list[float], epsilon: float) -> tu
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("rate", "at_most", "of"), [(0.5, 2, 4), (0.3, 1, 4), (0.9, 2, 4)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.5])
 def test_no_data_are_above_the_upper_bound_and_zeros_attain_the_lower_one(
@@ -154,6 +155,7 @@ def test_one_cut_sample_has_the_masses_of_the_theorem() -> None:
             assert found.bounds.lower * (1 - 1e-6) <= exact <= found.bounds.upper * (1 + 1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("a", [0.6, 0.72, 0.76, 0.8, 0.9, 0.97, 1.0, 1.1, 1.6, 4.0])
 @pytest.mark.parametrize("free", [0.05, 0.4])
 def test_no_places_of_two_records_are_worse_than_opposite_ones(a: float, free: float) -> None:
@@ -181,6 +183,7 @@ def test_no_places_of_two_records_are_worse_than_opposite_ones(a: float, free: f
                     assert found <= most + 1e-4
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("sigma", "rate", "at_most", "of", "times", "most"),
     [
@@ -266,6 +269,7 @@ def test_the_least_rate_is_answered(at_most: int, of: int) -> None:
     assert batch.delta(0.0).lower <= tb.Gaussian(1.0).subsampled(1e-100).delta(0.0).upper
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", [1, 8, 64, 256, 512])
 @pytest.mark.parametrize("times", [100, 10_000])
 def test_cuts_that_next_to_never_happen_cost_nothing(size: int, times: int) -> None:

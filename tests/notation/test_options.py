@@ -44,6 +44,7 @@ def test_an_option_means_one_thing() -> None:
         assert not options & {*cls._accepted()}, cls
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_options_say_what_a_table_says(case: Case) -> None:
     for mechanism in (case.mechanism, *nested(case.mechanism)):

@@ -29,6 +29,7 @@ def test_masses_and_tails_are_those_of_exact_fractions(n: int, rate: Fraction) -
             assert upper - lower <= max(1e-12 * upper, 1e-14)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("n", "rate", "k"),
     [

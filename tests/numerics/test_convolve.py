@@ -81,6 +81,7 @@ def shapes(n: int, m: int) -> dict[str, tuple[FloatArray, FloatArray]]:
 LENGTHS = [(25, 25), (30, 30), (64, 64), (100, 33), (511, 500), (1000, 1009), (2048, 100)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "m"), LENGTHS)
 @pytest.mark.parametrize("shape", shapes(30, 30))
 def test_the_error_is_a_fifth_of_the_bound_or_less(n: int, m: int, shape: str) -> None:
@@ -89,6 +90,7 @@ def test_the_error_is_a_fifth_of_the_bound_or_less(n: int, m: int, shape: str) -
     assert error <= bound / 5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", ["random", "decaying", "bells", "dusty"])
 def test_the_error_of_long_arrays(shape: str) -> None:
     a, b = shapes(5000, 4900)[shape]
@@ -98,6 +100,7 @@ def test_the_error_of_long_arrays(shape: str) -> None:
     assert bound <= 1e-13 * np.linalg.norm(a / a.sum()) * 4
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "m"), LENGTHS)
 @pytest.mark.parametrize("shape", shapes(30, 30))
 def test_extended_precision_errs_less_and_says_so(n: int, m: int, shape: str) -> None:
@@ -147,6 +150,7 @@ def exact_correlation(a: FloatArray, b: FloatArray) -> list[Fraction]:
     return [Fraction(x, 2**shift) for x in ints[a.size - 1 : b.size]]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("extended", [False, True])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 40), (30, 30), (30, 500), (700, 9000)])
 def test_a_correlation_is_within_its_errors(m: int, n: int, extended: bool) -> None:
@@ -167,6 +171,7 @@ def test_a_correlation_of_something_long_keeps_its_digits_where_it_is_small() ->
     assert float(np.max(errors / found)) < 1e-6
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 3000), (2049, 700), (2500, 4100)])
 def test_direct_sums_keep_every_entry_s_relative_precision(n: int, m: int) -> None:
     # from 1 down to 1e-100, where a transform would leave nothing but noise
@@ -207,6 +212,7 @@ def test_discounted_sums_of_nothing_are_nothing() -> None:
     assert discounted_sums(np.empty(0), 0.5).size == 0
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("n", "m"), [(30, 40), (20, 20_000), (800, 1009), (2000, 2000), (700, 5000)]
 )

@@ -98,6 +98,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=50)
 @given(

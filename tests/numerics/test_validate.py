@@ -143,6 +143,7 @@ def test_an_array_is_of_numbers_alone(value: Any, numbers: list[float] | None) -
     assert (None if found is None else found.tolist()) == numbers
 
 
+@pytest.mark.slow
 @given(st.text(max_size=12) | st.from_regex(r"[0-9]{1,3}(e[+-]?[0-9]{1,22})?%", fullmatch=True))
 @example("1e9999999999999999999%")
 @example("1e-9999999999999999999%")

@@ -145,6 +145,7 @@ def test_an_infinite_family_charges_its_declared_sup_beyond_what_is_listed() -> 
 # --------------------------------------------------------------------- products, partitions
 
 
+@pytest.mark.slow
 @given(guarantees(), guarantees())
 def test_a_product_costs_the_sum_cell_by_cell(a: tb.OutputDP, b: tb.OutputDP) -> None:
     both = tb.OutputDP.product(a, b)

@@ -215,11 +215,13 @@ def interrupted_everywhere(kind: str, name: str, where: Where) -> int:
     raise AssertionError("it does not end")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_an_exception_at_any_line_finds_an_act_undone_or_done(kind: str, name: str) -> None:
     assert interrupted_everywhere(kind, name, at_lines) > 10
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -231,6 +233,7 @@ def test_an_exception_at_any_opcode_finds_an_act_undone_or_done(kind: str, name:
     assert interrupted_everywhere(kind, name, at_opcodes) > 100
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("kind", "name"), [c for c in CASES if c[1] != "close"])
 def test_an_act_in_the_midst_of_another_is_not_lost(kind: str, name: str) -> None:
     """As by a signal handler, or by a finalizer when memory is freed."""
@@ -445,6 +448,7 @@ if self._parent is not None:
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard_a_charge_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without

@@ -176,6 +176,7 @@ def prices(mechanism: Mechanism, stops: Sequence[int], delta: float = 1e-4) -> l
 CALM = [case for case in CASES[::2] if case.name != "sampled-gaussian-very-narrow"]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CALM]
 )
@@ -190,6 +191,7 @@ def test_between_the_dearest_single_stop_and_their_sum(case) -> None:
         assert both.relative_gap <= 1e-3
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, id=c.name, marks=slow_unless_core(c)) for c in CASES[1::3]]
 )
@@ -199,6 +201,7 @@ def test_one_stop_is_the_plain_delta(case) -> None:
     assert reached(tb.stopping_delta, case.mechanism, [5], [epsilon]).overlaps(plain)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mechanism", [DPSGD, tb.Laplace(5.0), tb.ApproximateDP(0.3, 1e-6)])
 def test_another_stop_can_only_cost_more(mechanism) -> None:
     stops, epsilons = [2, 4, 8], prices(mechanism, [2, 4, 8])
@@ -206,6 +209,7 @@ def test_another_stop_can_only_cost_more(mechanism) -> None:
     assert tb.stopping_delta(mechanism, stops, epsilons).upper >= fewer.lower
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mechanism", [DPSGD, tb.Laplace(5.0), tb.ApproximateDP(0.3, 1e-6)])
 def test_a_price_above_a_later_one_may_be_lowered_to_it_for_free(mechanism) -> None:
     epsilons = prices(mechanism, [2, 4, 8])
@@ -259,6 +263,7 @@ def test_the_answer_does_not_depend_on_the_lattice(direction, delta) -> None:
         assert found[-1].relative_gap < 1e-3
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("delta", [1e-5, 1e-10, 1e-15])
 @pytest.mark.parametrize("step", [DPSGD, tb.Gaussian(30.0)], ids=["dpsgd", "gaussian"])
 def test_small_deltas(step, delta) -> None:

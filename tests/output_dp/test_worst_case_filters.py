@@ -177,6 +177,7 @@ def response(k: int) -> tuple[tuple[Fraction, Fraction], ...]:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("new", "claim"),
     [

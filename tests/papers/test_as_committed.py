@@ -44,6 +44,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in SCRIPTS]
 )
@@ -84,6 +85,7 @@ def test_a_script_says_what_it_shows_and_what_its_paper_claims(script: str) -> N
     assert finding.text.endswith(".")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_number_that_moves_is_seen(script: str) -> None:
     """Each of them, but for those that are 0 or known to a tenth only."""

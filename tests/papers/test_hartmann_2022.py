@@ -164,6 +164,7 @@ def entry(i: int, vector: list[int]) -> int:
     return vector[i]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_what_a_search_is_expected_to_find_is_what_it_finds(adaptive: bool) -> None:
     """The library's own search, some hundred times, against the enumeration."""

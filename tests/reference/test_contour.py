@@ -40,6 +40,7 @@ def _bits():
     ctx.prec = before
 
 
+@pytest.mark.one_in(3)
 @values
 def test_the_contour_engine_holds_the_value_within_1e_9(value: dict[str, Any]) -> None:
     losses = composition(value).engine
@@ -56,6 +57,7 @@ def test_the_contour_engine_holds_the_value_within_1e_9(value: dict[str, Any]) -
     assert bounds.relative_gap <= gap
 
 
+@pytest.mark.one_in(4)
 @values
 def test_the_composition_is_not_below_the_value(value: dict[str, Any]) -> None:
     """It answers for the worse direction: the upper end holds either."""

@@ -152,6 +152,7 @@ def test_laplace_once(scale: float) -> None:
             assert bounds.relative_gap <= RTOL
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("p", "runs"), [(0.75, 1), (0.75, 3), (0.9, 30), (0.51, 64), (0.51, 512)])
 def test_randomised_response_is_exact(p: float, runs: int) -> None:
     composition = tb.RandomizedResponse(p) * runs

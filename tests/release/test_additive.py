@@ -86,6 +86,7 @@ def covered(kind: str, size: int | None, step: float | None, integers: bool) -> 
     return True
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 @pytest.mark.parametrize("size", SIZES)
 def test_noise_covers_what_its_declaration_admits(kind: str, size: int | None) -> None:
@@ -148,6 +149,7 @@ def divergence(order: int, sigma: Fraction, shift: int) -> Any:
         return mpmath.log(total / whole) / (order - 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(3, 2), Fraction(4)])
 @pytest.mark.parametrize("sensitivity", [Fraction(1, 3), Fraction(1), Fraction(5, 2)])
 def test_a_gaussian_answer_has_the_rho_that_is_charged(
@@ -195,6 +197,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("unit", KINDS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, unit: str) -> None:
@@ -219,6 +222,7 @@ def test_every_release_is_charged_at_its_rate_or_refused_in_words(case: Case, un
     assert answer.receipt.held == answer.receipt.charged == meter.spent
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("epsilon", [0.05, 1, Fraction(20)])
 @pytest.mark.parametrize("delta", [1e-10, 1e-6, 0.05])
 @pytest.mark.parametrize(

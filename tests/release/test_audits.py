@@ -93,6 +93,7 @@ def test_every_transcript_keeps_its_price(
         assert closest > Fraction(4, 5)  # and no price is much too high
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("variant", [plain, adaptive])
 def test_one_unit_less_for_any_part_of_the_price_is_caught(
@@ -175,6 +176,7 @@ def claims_that_fail(number: int, vectors: list[Values]) -> int:
     return failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_sound_variants_pass(number: int) -> None:
     assert not claims_that_fail(number, all_vectors(3))
@@ -250,6 +252,7 @@ def top_k_claims_that_fail(
     return failed, closest
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize("monotone", [False, True])
 def test_every_answer_of_top_k_keeps_its_price(monotone: bool, k: int) -> None:

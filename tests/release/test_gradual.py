@@ -97,6 +97,7 @@ def test_every_output_costs_what_its_last_answer_costs() -> None:
     assert worst_excess(EPSILONS, 5) <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rational")
 def test_the_audit_catches_noise_that_is_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradual, "stay_down", lambda narrow, wide: Fraction(9, 10))

@@ -69,6 +69,7 @@ def test_fewer_stops_keep_their_prices() -> None:
     assert part.delta == whole.delta
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rule", [*itertools.product((False, True), repeat=6)])
 def test_no_rule_breaks_the_prices(rule: tuple[bool, ...]) -> None:
     """All rules of two stops: by the first output, then by the first two."""

@@ -26,6 +26,7 @@ def length(noise: LatticeNoise, z: tuple[int, ...]) -> int:
     return sum(norm_up(block) for block in np.split(np.array(z), ends))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_no_shift_within_the_distance_costs_more(
@@ -102,6 +103,7 @@ def test_blocks_make_it_longer_by_a_sixteenth_at_most() -> None:
         assert size * (size + 1) <= square <= (1 + 1 / 16) ** 2 * size * (size + 1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [3, 8, 24])
 def test_how_long_it_is(size: int) -> None:
     """sqrt(d (d + 1)) in root mean square for one block; for blocks of 8, d sqrt(1 + 1/8)."""

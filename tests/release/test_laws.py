@@ -195,6 +195,7 @@ def _fails(*_: Any) -> Any:
     raise SystemExit("secret 42")
 
 
+@pytest.mark.one_in(3)
 @every
 @pytest.mark.parametrize(
     "fails", [_fails, lambda *_: None, lambda *_: 2**64], ids=["raises", "none", "huge"]
@@ -278,6 +279,7 @@ def test_a_rehearsal_raises_the_error_that_a_release_hides(case: Case) -> None:
 NO_ANSWER = {"step", "train"}  # a mechanism of the caller may answer None
 
 
+@pytest.mark.one_in(3)
 @rehearsed
 @pytest.mark.parametrize("wrong", [None, "7", [], [1] * 99, float("nan")], ids=repr)
 def test_a_rehearsal_refuses_an_answer_that_a_release_replaces(case: Case, wrong: Any) -> None:

@@ -47,6 +47,7 @@ class Repeatable(tb.release.PrivateLogisticRegression):
         return tags
 
 
+@pytest.mark.one_in(3)
 @parametrize_with_checks([tb.release.PrivateLogisticRegression(**QUIET)])
 def test_estimator_checks(estimator: Any, check: Any) -> None:
     """Every check of scikit-learn passes; it calls fit(X, y), and a default meter pays."""

@@ -153,6 +153,7 @@ def _numbers(step: float | None) -> dict[str, Asked]:
 STEPS = pytest.mark.parametrize("step", [None, 0.5])
 
 
+@pytest.mark.one_in(3)
 @STEPS
 @pytest.mark.parametrize("name", _numbers(None))
 def test_a_number_that_cannot_be_read_is_one_that_can(name: str, step: float | None) -> None:
@@ -174,6 +175,7 @@ def _vectors(step: float | None) -> dict[str, Asked]:
     }
 
 
+@pytest.mark.one_in(4)
 @STEPS
 @pytest.mark.parametrize("name", _vectors(None))
 def test_an_entry_that_cannot_be_read_is_one_that_can(name: str, step: float | None) -> None:
@@ -222,6 +224,7 @@ def test_a_mechanism_of_the_caller_that_fails_has_the_output_none(fail: Any) -> 
     assert run(steps.release, 0)[:2] == ("(None, None)", 2)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "widest"), [("laplace", 6), ("toy", 6), ("svt", 3), ("top-k", 2)])
 def test_who_fails_keeps_the_price_exactly(name: str, widest: int) -> None:
     """Output by output, in rationals: a query that fails for one neighbour only."""
@@ -303,6 +306,7 @@ def _objects(values: list[Any]) -> Any:
     return array
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", STATISTICS)
 @pytest.mark.parametrize(
     "make",

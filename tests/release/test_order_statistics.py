@@ -27,6 +27,7 @@ def fewest(statistic: np.ndarray, far: np.ndarray, inside: Callable[[int], bool]
     return int(far[outside].min()) if outside.any() else n + 1
 
 
+@pytest.mark.one_in(4)
 @SIZES
 def test_ranges_reach_as_far_as_any_column(n: int, limit: int) -> None:
     everything, far = distances(n, limit)
@@ -65,6 +66,7 @@ def test_an_order_statistic_leaves_every_interval_when_some_column_has(n: int, l
                     assert ordered(x, limit).to_move(m, low, high) == truth
 
 
+@pytest.mark.one_in(3)
 @SIZES
 def test_what_one_more_record_can_do_to_a_sum(n: int, limit: int) -> None:
     """``to_exceed`` counts to where a column's own neighbours can be too far: one less than

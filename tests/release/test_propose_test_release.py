@@ -217,6 +217,7 @@ def parameters(t: int, q: Fraction, tries: int = 2) -> dict[str, Any]:
 FINE, FAR = range(-2, 3), (-60, -1, 0, 60)
 
 
+@pytest.mark.one_in(6)
 @PRICINGS
 @pytest.mark.parametrize("t", [1, 2, 3])
 @pytest.mark.parametrize(
@@ -251,6 +252,7 @@ def test_the_interquartile_range_keeps_its_promise(
     assert used > 0.8 or domain == range(4)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("t", [1, 2, 3])
 @pytest.mark.parametrize("spread", [2, 3])
 @pytest.mark.parametrize("domain", [FINE, FAR], ids=["fine", "far"])
@@ -261,6 +263,7 @@ def test_the_trimmed_mean_keeps_its_promise(t: int, spread: int, domain: Sequenc
     assert used > 0.9 or domain is not FAR
 
 
+@pytest.mark.slow
 def test_two_bounds_can_fail_at_once() -> None:
     """Two tries with a whole delta each have nearly two of it, and not the one of Lemma 10."""
     test = tied(3, HALF**3)

@@ -334,6 +334,7 @@ def killed(url: str, state: Path, deeds: str, where: str) -> None:
     assert os.WIFSIGNALED(status), status
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("deeds", "where", "stop"),
     [

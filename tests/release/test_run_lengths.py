@@ -37,6 +37,7 @@ def lists(x: Column, limit: int) -> list[Ordered]:
     ]
 
 
+@pytest.mark.slow
 @SIZES
 def test_runs_answer_all_questions_like_the_records(n: int, limit: int) -> None:
     ranks, widths = range(1, n + 1), range(2 * limit + 3)

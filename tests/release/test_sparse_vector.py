@@ -383,6 +383,7 @@ class Counting(tb.release.OpenDPNoise):
         return super().laplace(scale, size)
 
 
+@pytest.mark.slow
 def test_the_noise_of_many_queries_is_drawn_in_batches() -> None:
     noise = Counting()
     with tb.release.SparseVector(1, 10).open(0, meter=tb.OutputDPFilter(1), noise=noise) as run:

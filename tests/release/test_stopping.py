@@ -197,6 +197,7 @@ with StoppingCallback(schedule, budget.keyed("run"), bool) as stopping:
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_leaves_the_dearest_stop_held(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/budget.db"
     died = subprocess.run([sys.executable, "-c", CRASH, url], timeout=300, check=False)
@@ -435,6 +436,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard_a_truth_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without

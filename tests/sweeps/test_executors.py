@@ -51,6 +51,7 @@ def same_bits(a: tb.sweeps.Sweep, b: tb.sweeps.Sweep) -> bool:
     return list(map(bits, a)) == list(map(bits, b)) and a.questions == b.questions
 
 
+@pytest.mark.slow
 def test_threads_answer_the_same() -> None:
     with ThreadPoolExecutor(3) as executor:
         assert same_bits(tb.sweep(QUESTIONS, executor), whole())
@@ -62,6 +63,7 @@ def test_an_executor_of_processes_answers_the_same() -> None:
         assert same_bits(tb.sweep(QUESTIONS, executor), whole())
 
 
+@pytest.mark.slow
 def test_rows_are_in_order_whatever_comes_first() -> None:
     assert same_bits(tb.sweep(QUESTIONS, Backwards()), whole())
 

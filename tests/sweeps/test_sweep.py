@@ -27,6 +27,7 @@ def alone(ask, argument) -> tb.sweeps.Answer:
     return tb.sweeps.Answer(bounds.lower, bounds.upper, apart=bounds.apart)
 
 
+@pytest.mark.one_in(8)
 @each_case
 def test_every_mechanism_is_answered_as_if_asked_alone(case) -> None:
     runs = [case.mechanism * k for k in RUNS]
@@ -181,6 +182,7 @@ def test_a_refused_row_claims_nothing_that_is_not_proved() -> None:
             assert (found.lower, found.upper) == (0.0, math.inf)
 
 
+@pytest.mark.slow
 def test_an_exception_that_nobody_has_thought_of_is_a_row_too(monkeypatch) -> None:
     real = tb.Composition.answer
 

@@ -24,6 +24,7 @@ def whole() -> tb.sweeps.Sweep:
     return tb.sweep(ASKED)
 
 
+@pytest.mark.slow
 def test_columns_are_all_labels_then_the_answer() -> None:
     assert whole().columns == (*COLUMNS, *ANSWER)
     assert tb.sweep(tb.sweeps.questions(PLAN, GRID, delta="$delta")).columns == (*GRID, *ANSWER)

@@ -33,6 +33,7 @@ EACH = Contribution(unit=None, rows=1, groups=1, salt="5a")
 # ------------------------------------------------------------------ the law, for each declared type
 
 
+@pytest.mark.slow
 def test_the_law_holds_for_a_text_that_is_compared_without_case() -> None:
     assert kinds.law(kinds.in_duckdb("VARCHAR COLLATE nocase")) == "number"
 
@@ -53,6 +54,7 @@ def one_record_moves_no_other(kind: str = "VARCHAR COLLATE nocase") -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_one_record_moves_no_other_where_texts_are_compared_without_case() -> None:
     assert one_record_moves_no_other()
 
@@ -389,6 +391,7 @@ KEYS: dict[str, tuple[Any, Any, list[Any], list[Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_are_counted_rightly_or_refused_for_nothing(name: str) -> None:
     kind, value, spelled, refused, said = KEYS[name]
@@ -616,6 +619,7 @@ MUTATIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 @pytest.mark.filterwarnings("ignore:FixedNoise")
 def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:

@@ -76,6 +76,7 @@ def test_each_engine_answers_each_question_alike(
             assert answers_together(source, bound) == expected, name
 
 
+@pytest.mark.slow
 def test_duckdb_answers_as_numpy() -> None:
     bound = Contribution(unit="unit", rows=3, groups=2, salt=engines.SALTS[0])
     source = opened(engines.arrow(shuffled(ROWS, 1)), {})
@@ -88,6 +89,7 @@ def test_duckdb_answers_as_numpy_in_one_statement() -> None:
     assert answers_together(source, bound) == answers(REFERENCE, bound)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("bound", BOUNDS, ids=named)
 def test_the_order_of_rows_changes_nothing_in_numpy(bound: Contribution) -> None:
     assert answers(arrays(shuffled(ROWS, 1)), bound) == answers(REFERENCE, bound)
@@ -206,6 +208,7 @@ class Reader:
         raise NotImplementedError
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dialect", ["databricks", "snowflake", "bigquery"])
 def test_queries_are_written_for_engines_that_the_tests_do_not_reach(dialect: str) -> None:
     import ibis
@@ -352,6 +355,7 @@ def keys_that_read_alike_have_two_hashes() -> bool:
     return len(set(source.connection.to_pyarrow(hashes)["hash"].to_pylist())) == 2
 
 
+@pytest.mark.slow
 def test_rows_that_change_are_read_once() -> None:
     assert a_unit_has_one_row_at_most()
     assert a_unit_has_one_group_at_most()
@@ -454,6 +458,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @each(MUTATIONS)
 def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -200,6 +200,7 @@ def test_intervals_of_simulated_answers_have_the_truth(question: Any) -> None:
     assert found.count(False) <= 0.2 * len(found) + 5 * (0.16 * len(found)) ** 0.5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: f"{type(q).__name__}-{q.delta}")
 def test_an_interval_of_a_quotient_is_as_long_as_was_told_before(question: Any) -> None:
     data = made_up(np.random.default_rng(3), 4_000)

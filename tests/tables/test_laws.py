@@ -31,6 +31,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 @every
 def test_the_laws_of_mechanisms_on_data(case: Case, law: Any) -> None:
@@ -87,6 +88,7 @@ def duckdb() -> Table:
     return in_duckdb()
 
 
+@pytest.mark.one_in(4)
 @every
 def test_without_noise_an_answer_is_the_truth(
     case: Case, duckdb: Table, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +104,7 @@ def test_without_noise_an_answer_is_the_truth(
     same(silent(case, duckdb), truth)
 
 
+@pytest.mark.one_in(8)
 @every
 @pytest.mark.parametrize(("rows", "groups"), [(1, None), (2, 1), (3, 2)])
 def test_where_bounds_bind_an_engine_answers_as_arrays_do(
@@ -161,6 +164,7 @@ def test_a_scan_that_fails_costs_the_worst_case_price(
     assert meter._spent == case.mechanism.guarantee.worst_case()
 
 
+@pytest.mark.one_in(3)
 @every
 def test_a_connection_that_was_lost_before_the_scan_costs_nothing(
     case: Case, monkeypatch: pytest.MonkeyPatch

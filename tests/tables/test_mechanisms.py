@@ -40,6 +40,7 @@ X: dict[str, Any] = {"epsilon": 1, "column": "x", "bounds": (-1, 4)}
 NOISY = [case for case in CASES if isinstance(case.mechanism, NoisyVector)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", NOISY, ids=lambda case: case.name)
 def test_gaussian_noise_of_zero_leaves_the_truth_and_costs_epsilon_and_delta(case: Case) -> None:
     gaussian = replace(case.mechanism, delta=Fraction(1, 10**6))
@@ -87,6 +88,7 @@ def test_noise_that_leaves_no_rows_answers_the_middle() -> None:
             assert mechanism.release(empty, meter=meter, noise=noise).value == value
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_means_and_variances_stay_in_their_range_whatever_the_noise(seed: int) -> None:
     noise, meter = release_laws.Seeded(seed), tb.OutputDPFilter(99)

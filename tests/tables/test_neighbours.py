@@ -98,6 +98,7 @@ def furthest(case: Case, rows: int, groups: int, salt: str = "5a") -> tuple[Frac
     return Fraction(ones), Fraction(max(sum(x * x for x in move) for move in seen))
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("rows", "groups"), BOUNDS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_unit_moves_the_vector_by_at_most_the_sensitivity(
@@ -116,6 +117,7 @@ def test_a_unit_moves_the_vector_by_at_most_the_sensitivity(
         assert said**2 <= squares * (1 + Fraction(1, 2**30))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_noise_is_made_for_the_sensitivity(case: Case) -> None:
     """The scale is what the sensitivity asks for: the price of the inner mechanism is the price."""
@@ -145,6 +147,7 @@ def test_the_order_of_the_rows_changes_nothing(case: Case) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ["tested-counts", "tested-counts-units"])
 @pytest.mark.parametrize("salt", ["5a", "5b", "5c"])
 def test_a_unit_moves_the_counts_of_one_half_alone(name: str, salt: str) -> None:
@@ -319,6 +322,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(8)
 @each(MUTATIONS)
 def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -298,6 +298,7 @@ def test_a_column_that_cannot_be_read_is_named_where_it_is_asked_about(
         Session(table, OutputDPFilter(1)).ask(SelectedCounts(by="o", epsilon=0.5, delta=1e-6))
 
 
+@pytest.mark.slow
 def test_threads_take_turns_on_a_table() -> None:
     table = Table(pd.DataFrame({"u": [1, 1, 2], "x": [1.0, 2.0, 3.0]}), unit="u", rows_per_unit=2)
     found = list[Any]()
@@ -356,6 +357,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -390,6 +390,7 @@ class Silent(Script):
         super().__init__(statistic._protocol.test.scale, [10**9] * 2)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("engine", [False, True], ids=["arrays", "duckdb"])
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("units", [40, 52, 48, 30])

@@ -47,6 +47,7 @@ def counted(rule: Callable[[Any], Any], calls: list[str]) -> Callable[[Any], Any
     return called
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "make",
     [

@@ -374,6 +374,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_an_allowed_operation_is_the_same_on_every_engine(table: Any, name: str) -> None:
     case = CASES[name]
@@ -385,6 +386,7 @@ def test_an_allowed_operation_is_the_same_on_every_engine(table: Any, name: str)
     assert column(table, case.rule) == expected
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CASES)
 def test_no_part_of_a_rule_fails_where_the_rule_does_not_need_it(duckdb: Any, name: str) -> None:
     """Engines may compute all cases of a choice before they choose."""
@@ -401,6 +403,7 @@ def test_every_allowed_operation_has_a_case() -> None:
     assert used >= set(OPERATIONS)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_condition_that_is_missing_is_false(duckdb: Any, name: str) -> None:
     case, expected = CASES[name], [CASES[name].of(row) for row in ROWS]
@@ -1055,6 +1058,7 @@ def _succeeds(true: Callable[[], bool]) -> bool:
         return False
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_a_guard_that_is_taken_away_is_noticed(
     monkeypatch: pytest.MonkeyPatch, mutation: Without

@@ -250,6 +250,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @each(MUTATIONS)
 def test_without_the_guard(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
     lose_a_truth(monkeypatch, mutation)

@@ -73,6 +73,7 @@ def gaussian_delta(mu: float, epsilon: mpf) -> mpf:
 # ------------------------------------------------------------------------------- closed forms
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.parametrize("rho", [0.01, 0.5, 7.0])
@@ -130,6 +131,7 @@ def test_laplace_noise_is_theorem_2_at_its_best_orders(mean: float, shape: float
         assert truth * (1 - 1e-3) <= best(asked).upper <= truth * (1 + 1e-9)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("sigma", "mean"),
     [(1.0, 1.0), (1.0, 1000.0), (1.0, 1e9), (0.3, 10.0), (30.0, 1000.0), (1000.0, 1.0)],
@@ -187,6 +189,7 @@ def none_above(x: mpf, mean: float, shape: float) -> mpf:
     return mp.log(rest) / mp.log(gamma) if eta == 0 else (rest**-eta - 1) / (gamma**-eta - 1)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", [*SHAPES, math.inf])
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.parametrize("p", [0.52, 0.7, 0.95])

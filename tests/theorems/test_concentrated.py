@@ -61,6 +61,7 @@ def lies_above(line: Line, divergence: Callable[[float], tb.Bounds], runs: int =
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CLOSED)
 @pytest.mark.parametrize("runs", [1, 1000])
 def test_the_lines_lie_above_every_divergence(name: str, runs: int) -> None:

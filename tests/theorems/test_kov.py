@@ -151,6 +151,7 @@ def front(mechanism: tb.Mechanism, largest: float, runs: int) -> kov.Front:
     return kov.Front(eps, (mechanism * 1).curve(epsilons=eps, rtol=1e-3).upper, runs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mechanism", "largest"),
     [(tb.Gaussian(60.0), 0.3), (tb.Laplace(100.0), 0.0101), (tb.RandomizedResponse(0.52), 0.1)],

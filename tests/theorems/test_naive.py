@@ -30,6 +30,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 @example([(0.0, 5e-324, 2)])
 @example([(0.0, 1.2e-308, 3), (0.0, 5e-324, 7)])

@@ -1,7 +1,12 @@
-"""A test without the mark `slow` that uses much CPU time fails, and says what to do."""
+"""A test without the mark `slow` that uses much CPU time fails, and says what to do.
+
+`make test` asks some cases of a law that has the mark `one_in`, and `make slow` all the others.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +47,18 @@ def test_idle():
     time.sleep(0.3)
 """
 
+LAWS = """
+import pytest
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("other", [True, False])
+@pytest.mark.parametrize("k", [*range(8), pytest.param(8, marks=pytest.mark.slow)])
+def test_law(k, other): pass
+
+@pytest.mark.one_in(4)
+def test_single(): pass
+"""
+
 
 @pytest.mark.slow  # it starts a pytest of its own
 def test_a_test_that_uses_too_much_fails_and_a_slow_or_idle_one_does_not(tmp_path: Path) -> None:
@@ -71,3 +88,38 @@ def test_the_message_says_how_much_was_used_and_what_to_do() -> None:
 @pytest.mark.parametrize("seconds", [0.0, conftest.QUICK, conftest.LIMIT])
 def test_what_is_within_the_limit_has_no_message(seconds: float) -> None:
     assert conftest.too_slow(seconds) is None
+
+
+def collected(folder: Path, marks: str, **env: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
+         "-W", "ignore", "-p", "no:xdist", "-p", "no:cov", "-m", marks, str(folder)],
+        cwd=folder, env={"PATH": "", "PYTHONPATH": PATHS, **env},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return [line.split("::")[1] for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.slow  # it starts a pytest of its own
+def test_each_case_of_a_law_is_quick_or_slow_and_the_law_is_always_asked(tmp_path: Path) -> None:
+    (tmp_path / "test_laws.py").write_text(LAWS)
+    (tmp_path / "conftest.py").write_text(Path(conftest.__file__).read_text(encoding="utf-8"))
+    every, quick, slow = (collected(tmp_path, marks) for marks in ("", "not slow", "slow"))
+    assert len(every) == 19
+    assert sorted(quick + slow) == sorted(every)
+    assert [name.startswith("test_law[") for name in quick] == [True] * 4 + [False]
+    assert len(collected(tmp_path, "not slow", TEST_EVERY_CASE="1")) == 17
+
+
+@pytest.mark.parametrize(("count", "n"), [(1, 4), (3, 4), (42, 4), (168, 4), (10, 3), (5, 1)])
+def test_one_of_each_n_places_is_kept_and_another_one_of_the_next(count: int, n: int) -> None:
+    for law in ("tests/a.py::test_law", "tests/b.py::test_another"):
+        kept = list(conftest.places(law, count, n))
+        assert [place // n for place in kept] == list(range(math.ceil(count / n)))
+        assert kept[-1] < count
+        whole = [place % n for place in kept[: count // n]]
+        assert all(two == (one + 1) % n for one, two in itertools.pairwise(whole))
+
+
+def test_laws_keep_different_places() -> None:
+    assert {next(conftest.places(f"law {k}", 42, 4)) for k in range(40)} == {0, 1, 2, 3}

@@ -101,6 +101,7 @@ OWN = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", AFAR)
 def test_what_came_through_a_proxy_came_from_afar(client: Client, name: str) -> None:
     ask = client()

@@ -198,6 +198,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @each(MUTATIONS)
 def test_a_guard_that_is_gone_is_missed(
     ask: TestClient, mutation: Without, monkeypatch: pytest.MonkeyPatch

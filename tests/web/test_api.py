@@ -429,6 +429,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("path", "body", "status", "message"), REFUSED, ids=str)
 def test_refusals_say_what_is_refused(
     ask: TestClient, path: str, body: dict[str, Any], status: int, message: str, ledger: tb.Ledger

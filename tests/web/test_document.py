@@ -59,6 +59,7 @@ def test_every_operation_and_every_body_has_a_text_and_an_example(client: Client
         assert question.body != {}, question
 
 
+@pytest.mark.slow
 def test_every_example_is_answered(client: Client, token: Token, ledger_url: str) -> None:
     """Each of a fresh administrator's; the ledger is what the examples speak of."""
     ask = client(token("administrator"))
@@ -78,6 +79,7 @@ def test_every_example_is_answered(client: Client, token: Token, ledger_url: str
 ENDINGS = ("start", "settle", "void", "forfeit", "expire")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("path", ["reserve", "what-if", "open", "raise-cap", "close", *ENDINGS])
 def test_every_example_of_an_act_does_what_it_says(client: Client, token: Token, path: str) -> None:
     ask = client(token("administrator"))

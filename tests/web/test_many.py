@@ -53,6 +53,7 @@ def full(ledger: tb.Ledger) -> tb.Ledger:
     return ledger
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("budget", [None, "ada", "bob", "eve", "census"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 1000])
 def test_all_pages_together_are_all(
@@ -72,6 +73,7 @@ def test_all_pages_together_are_all(
         assert (said["guarantee"], said["token"], said["cell"]) == (None, None, None)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("limit", [1, 2, 3, None])
 @pytest.mark.parametrize("after", [None, "A2", "F3"])
 @pytest.mark.parametrize("budgets", [("ada",), ("bob", "eve"), ("ada", "bob"), ("eve",)])

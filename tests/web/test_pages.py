@@ -193,6 +193,7 @@ def test_a_budget_of_each_kind_is_opened(
     assert ledger.budget("new").kind == kind
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("path", "form", "status", "message"),
     [

@@ -29,6 +29,7 @@ def test_it_says_where_it_is_and_ends_when_it_is_interrupted(
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_elsewhere_reading_needs_a_token(served: Serve, ledger_url: str) -> None:
     server = served(ledger_url, "--host", "0.0.0.0")
     url = server.url.replace("0.0.0.0", "127.0.0.1")
@@ -63,6 +64,7 @@ def test_alone_nobody_says_for_whom_a_failure_counts(served: Serve, ledger_url: 
             assert status == (401 if i < 10 else 429)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_served_is_refused(ledger_url: str, tmp_path: Path) -> None:
     nowhere = f"sqlite:///{tmp_path}/none.db"
     assert "there is no ledger" in refusal("serve", "--ledger", nowhere, code=6)

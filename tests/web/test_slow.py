@@ -72,6 +72,7 @@ def sent(place: tuple[str, int], *parts: bytes, every: float = 0.0, most: float 
         return answer
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "parts",
     [(), (b"G",), (HEAD,), (WHOLE[:-2],), (WHOLE[:1], *[b"x-%d: 1\r\n" % i for i in range(99)])],
@@ -83,6 +84,7 @@ def test_a_head_has_its_time(place: tuple[str, int], parts: tuple[bytes, ...]) -
     assert time.monotonic() - began >= LIMIT * 0.9
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "parts",
     [(HEAD + b"\r\n",), (HEAD + b"\r\nhalf",), (HEAD + b"\r\n", *[b"x"] * 60)],
@@ -100,6 +102,7 @@ def test_a_later_head_has_its_time_too(place: tuple[str, int]) -> None:
     assert answer.count(b"HTTP/1.1 200 ") == 1
 
 
+@pytest.mark.slow
 def test_an_answer_may_take_longer(place: tuple[str, int]) -> None:
     asked = b"GET /slow HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
     assert sent(place, asked).endswith(b"at last")
@@ -159,6 +162,7 @@ GUARDS: list[tuple[Without, Callable[[tuple[str, int]], bool]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutation", "true"), GUARDS, ids=[mutation.name for mutation, _ in GUARDS]
 )
