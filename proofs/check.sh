@@ -9,7 +9,7 @@
 set -eu
 
 # in the order in which they build on each other
-FILES="sums filter guarantees account conversations order selection stopping plans beside"
+FILES="sums filter guarantees account conversations order selection stopping plans choices beside"
 
 # the axioms of Coq's classical real numbers (Coq.Reals), which all of them share
 ALLOWED="ClassicalDedekindReals.sig_not_dec
