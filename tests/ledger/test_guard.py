@@ -409,7 +409,7 @@ def _careless(url: str, name: str, what: str, point: int | None, ear: Any) -> No
     ledger.close()
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow  # each waits ten seconds for processes
 @pytest.mark.parametrize("point", AT)
 @pytest.mark.parametrize("what", DROPS)
 def test_who_opens_and_closes_a_file_loses_no_charge(

@@ -48,6 +48,7 @@ def delta_of(p: list[Fraction], q: list[Fraction], t: Fraction) -> Fraction:
     return sum((max(a - t * b, Fraction(0)) for a, b in zip(p, q, strict=True)), Fraction(0))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("p", "q"), list(zip(BASES, OTHERS, strict=True)))
 @pytest.mark.parametrize(("law", "phi"), LAWS)
 def test_no_order_of_the_outputs_costs_more(
