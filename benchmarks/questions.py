@@ -169,7 +169,14 @@ DRAWN: dict[str, Callable[[Random], str]] = {
     "worst_case": lambda r: f"tb.ApproximateDP({even(r, 0.001, 3)}, {even(r, 1e-12, 1e-6)})",
 }
 # sampled steps are drawn by part(); the others have two ends, or a relation of their own
-NOT_DRAWN = {"best_of", "subsampled", "shuffled", "batches", "truncated_poisson"}
+NOT_DRAWN = {
+    "best_of",
+    "shuffled_reports",
+    "subsampled",
+    "shuffled",
+    "batches",
+    "truncated_poisson",
+}
 
 
 def missing() -> str:

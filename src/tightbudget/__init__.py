@@ -94,6 +94,7 @@ __version__ = "0.1.0"
 # What is not met in the first week stays in its room: tb.tables.TableAnswer.
 _IN_THEIR_ROOM = {
     "BestOf",
+    "ShuffledReports",
     "MECHANISMS",
     "Direction",
     "AboveThresholdRun",

@@ -70,6 +70,8 @@ _FIRST = {
     "curve.deltas": "[0.3, 0.1, 0.01]",
     "best_of.run": '[{ mechanism = "gaussian", sigma = 1.0 }]',
     "best_of.trials": '{ law = "negative-binomial", mean = 20 }',
+    "shuffled_reports.n": "100000",
+    "shuffled_reports.epsilon0": "1.0",
     "either.probability": "0.5",
     "either.first": '{ mechanism = "gaussian", sigma = 1.0 }',
     "either.second": '{ mechanism = "laplace", scale = 10.0 }',

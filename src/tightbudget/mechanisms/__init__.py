@@ -20,6 +20,7 @@ from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.randomized_response import RandomizedResponse
 from tightbudget.mechanisms.shuffled import Shuffled
+from tightbudget.mechanisms.shuffled_reports import ShuffledReports
 from tightbudget.mechanisms.staircase import Staircase
 from tightbudget.mechanisms.subsampled import Subsampled
 from tightbudget.mechanisms.truncated import TruncatedGaussian, TruncatedLaplace
@@ -50,6 +51,7 @@ __all__ = [
     "Neighbouring",
     "RandomizedResponse",
     "Shuffled",
+    "ShuffledReports",
     "Staircase",
     "Subsampled",
     "TruncatedGaussian",
