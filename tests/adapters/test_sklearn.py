@@ -540,7 +540,7 @@ class Met:
     def __init__(self) -> None:
         self.keys, self.both = list[str](), threading.Barrier(2)
 
-    def reserve(self, key: str, guarantee: Any, *, interactive: bool = False) -> str:
+    def reserve(self, key: str, guarantee: Any, **_: object) -> str:
         with contextlib.suppress(threading.BrokenBarrierError):
             self.both.wait(0.1)
         self.keys.append(key)

@@ -350,7 +350,7 @@ class Echo:
 
     left = tb.Amount(amount=1, delta=0, unit="epsilon")
 
-    def reserve(self, key: str, guarantee: object, *, interactive: bool = False) -> str:
+    def reserve(self, key: str, guarantee: object, **_: object) -> str:
         return f"held {key}"
 
 
