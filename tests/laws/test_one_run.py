@@ -25,7 +25,11 @@ ASKED: dict[str, dict[str, Any]] = {
     "risk": {"epsilon": 0.25, "slack": 1e-3, "rtol": 1e-2},
 }
 # parameters that have the name of a question; they are asked as a composition of one run
-OWN = {"worst_case": {"epsilon", "delta"}, "staircase": {"epsilon"}}
+OWN = {
+    "worst_case": {"epsilon", "delta"},
+    "staircase": {"epsilon"},
+    "exponential": {"epsilon"},
+}
 
 
 def test_every_question_is_asked() -> None:

@@ -46,7 +46,7 @@ def tilted_mass_below(layout: Layout) -> float:
 
 def nothing_is_lost_on_the_left(mechanism: Mechanism, slip: float) -> bool:
     return all(
-        tilted_mass_below(layout) <= 2 * slip / RUNS
+        tilted_mass_below(layout) <= 2 * slip / layout.part.count
         for direction in Direction
         for layout in layouts(mechanism, direction, slip)
     )

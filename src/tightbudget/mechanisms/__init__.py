@@ -8,6 +8,7 @@ from tightbudget.mechanisms.best_of import BestOf
 from tightbudget.mechanisms.clipped_sum import ClippedSum
 from tightbudget.mechanisms.composition import MECHANISMS, Mechanism
 from tightbudget.mechanisms.either import Either, either
+from tightbudget.mechanisms.exponential import ExponentialMechanism
 from tightbudget.mechanisms.from_curve import FromCurve
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.group import Group
@@ -39,6 +40,7 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Either",
+    "ExponentialMechanism",
     "FromCurve",
     "Gaussian",
     "Group",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tightbudget import notebook
+from tightbudget.engine.answer import Answer
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import EpsilonAt, Question
 from tightbudget.errors import FileError, ParameterError, RelationError
@@ -62,9 +63,9 @@ class Composable(Questions):
     def pairs(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         """Each mechanism's dominating pairs for this direction, with how often each one runs."""
         return tuple(
-            (pair, each * runs)
+            pair
             for mechanism, runs in self.parts
-            for pair, each in mechanism.pairs_of_run(direction)
+            for pair in mechanism.pairs_of_runs(direction, runs)
         )
 
     @functools.cached_property
@@ -75,11 +76,18 @@ class Composable(Questions):
     @functools.cached_property
     def attained(self) -> Composable | None:
         """The mechanisms with their instances in place of them; None if none of them has one."""
-        return self._with_instances()
+        return self._with_instances(strategy=True)
+
+    @functools.cached_property
+    def attained_early(self) -> Composable | None:
+        """As :attr:`attained`, where other mechanisms run later, which a strategy cannot see."""
+        return self._with_instances(strategy=False)
 
     @property
     def apart(self) -> str:
-        each = (mechanism.apart for mechanism, _ in self.parts)
+        each = [mechanism.apart_of_runs(runs) for mechanism, runs in self.parts]
+        if sum(mechanism.strategic for mechanism, _ in self.parts) > 1:
+            each.append("several choices of what runs next")
         return "; ".join(dict.fromkeys(said for said in each if said))
 
     @property
@@ -113,26 +121,48 @@ class Composable(Questions):
         return Engine.of(
             {
                 direction: tuple(
-                    (one, each * runs)
+                    one
                     for pair, mechanism, runs in above
-                    for one, each in (
-                        mechanism.pairs_of_run(direction) if pair is None else [(pair, 1)]
+                    for one in (
+                        mechanism.pairs_of_runs(direction, runs) if pair is None else [(pair, runs)]
                     )
                 )
                 for direction in self.directions
             }
         )
 
+    def _renyi(self, order: float, rtol: float) -> Answer:
+        worst = [mechanism.worst_of_order(order) for mechanism, _ in self.parts]
+        if all(mechanism is None for mechanism in worst):
+            return super()._renyi(order, rtol)
+        # divergences add up over a strategy, whose best choice is the same at every run
+        whole = compose(
+            (found or mechanism) * runs
+            for found, (mechanism, runs) in zip(worst, self.parts, strict=True)
+        )
+        return whole._renyi(order, rtol)
+
     def finer(self, halvings: int) -> Composable:
         return compose(mechanism.finer(halvings) * runs for mechanism, runs in self.parts)
 
-    def _with_instances(self) -> Composable | None:
-        instances = [mechanism.instance() for mechanism, _ in self.parts]
+    def _with_instances(self, *, strategy: bool) -> Composable | None:
+        # a strategy chooses after all else has run: the runs of one mechanism can be the last ones
+        last = max(
+            (part for part in self.parts if part[0].strategic),
+            key=lambda part: part[0].weight * part[1],
+            default=None,
+        )
+        instances = [
+            mechanism.instance_of_runs(runs)
+            if strategy and (mechanism, runs) == last  # guard: strategy-comes-last
+            else Mechanism.instance_of_runs(mechanism, runs)
+            for mechanism, runs in self.parts
+        ]
         if all(instance is None for instance in instances):
             return None
         # guard: instance-taken
         return compose(
-            (instance or mechanism) * runs
+            mechanism * runs if instance is None else instance
             for (mechanism, runs), instance in zip(self.parts, instances, strict=True)
         )
 
@@ -182,6 +212,8 @@ class Mechanism(Composable):
     mutual: ClassVar[bool] = False
     # as an instance: attained by data in which all other records contribute nothing
     alone: ClassVar[bool] = False
+    # one run has any of several pairs, and which one may be chosen after all else was seen
+    strategic: ClassVar[bool] = False
     # many runs of it are mostly a training, whose steps see samples of the records
     often_sampled: ClassVar[bool] = False
     # what to write instead of a parameter that people expect here
@@ -235,6 +267,10 @@ class Mechanism(Composable):
         """
         return ((self.pair(direction), 1),)
 
+    def pairs_of_runs(self, direction: Direction, runs: int) -> tuple[tuple[Pair, int], ...]:
+        """Pairs, each with how often it runs, that together dominate so many adaptive runs."""
+        return tuple((pair, each * runs) for pair, each in self.pairs_of_run(direction))
+
     def instance(self) -> Composable | None:
         """The mechanism that concrete neighbouring data sets attain, where that is not the pair.
 
@@ -243,6 +279,20 @@ class Mechanism(Composable):
         :meth:`pair` is itself the worst that can happen.
         """
         return None
+
+    def instance_of_runs(self, runs: int) -> Composable | None:
+        """What concrete data sets attain by so many runs after all others.
+
+        Guarantee: as :meth:`instance`. None where :meth:`pairs_of_runs` is itself the worst that
+        can happen.
+        """
+        instance = self.instance()
+        return None if instance is None else instance * runs
+
+    @property
+    def weight(self) -> float:
+        """How much one run costs beside another strategic one, about; it decides width alone."""
+        return 1.0
 
     def second_order(self) -> Pair | None:
         """A pair that is above one run in second order, in every direction; None where none is.
@@ -261,6 +311,18 @@ class Mechanism(Composable):
         are as close as is asked, or refused.
         """
         return ""
+
+    def apart_of_runs(self, runs: int) -> str:
+        """Names what keeps the bounds of so many runs apart; "" where nothing does."""
+        return self.apart
+
+    def worst_of_order(self, order: float) -> Mechanism | None:
+        """The worst of a strategic mechanism's pairs for Renyi divergences of an order, else None.
+
+        Args:
+            order: > 1; inf is allowed.
+        """
+        return None
 
     def finer(self, halvings: int) -> Mechanism:
         """Returns this mechanism with pairs above and below an exact one that are closer together.

@@ -74,7 +74,7 @@ def stopping_delta(
     try:
         bounds = _delta_of(blocks, prices, rtol)
     except PrecisionError as error:
-        if all(block.attained is None for block in blocks):
+        if all(block is None for block in _attained(blocks)):
             raise
         # the lower bound that was reached is that of pairs which may not be attained
         reached = down_to_attained(Bounds(error.lower, error.upper), blocks, prices, rtol)
@@ -100,9 +100,10 @@ def down_to_attained(
         prices: the price of each stop, nats.
         rtol: wanted relative gap, in (0, 1).
     """
-    if all(block.attained is None for block in blocks):
+    below = _attained(blocks)
+    if all(block is None for block in below):
         return bounds
-    attained = tuple(compose([block.attained or block]) for block in blocks)
+    attained = tuple(compose([found or block]) for found, block in zip(below, blocks, strict=True))
     try:
         lower = _delta_of(attained, list(prices), rtol).lower
     except PrecisionError as error:
@@ -111,6 +112,12 @@ def down_to_attained(
     if joint.relative_gap <= rtol or joint.upper <= _FLOOR:
         return joint
     return Bounds(lower, bounds.upper, apart=compose(blocks).apart)
+
+
+def _attained(blocks: tuple[Composition, ...]) -> list[Composable | None]:
+    """What concrete data sets attain in each block; None for a block whose pairs are exact."""
+    *early, last = blocks
+    return [*(block.attained_early for block in early), last.attained]
 
 
 def _delta_of(blocks: tuple[Composition, ...], prices: list[float], rtol: float) -> Bounds:
