@@ -152,12 +152,12 @@ class Composable(Questions):
             key=lambda part: part[0].weight * part[1],
             default=None,
         )
-        instances = [
-            mechanism.instance_of_runs(runs)
-            if strategy and (mechanism, runs) == last  # guard: strategy-comes-last
-            else Mechanism.instance_of_runs(mechanism, runs)
-            for mechanism, runs in self.parts
-        ]
+        instances = []
+        for mechanism, runs in self.parts:
+            below = Mechanism.instance_of_runs(mechanism, runs)
+            if strategy and (mechanism, runs) == last:  # guard: strategy-comes-last
+                below = mechanism.instance_of_runs(runs)
+            instances.append(below)
         if all(instance is None for instance in instances):
             return None
         # guard: instance-taken
