@@ -154,6 +154,7 @@ DRAWN: dict[str, Callable[[Random], str]] = {
     "either": lambda r: (
         f"tb.either({even(r, 0.01, 0.99)}, tb.Laplace({_scale(r)}), tb.Gaussian({_scale(r)}))"
     ),
+    "exponential": lambda r: f"tb.ExponentialMechanism({even(r, 0.001, 2)})",
     "group": lambda r: (
         f"tb.Gaussian({_scale(r)}).subsampled({even(r, 1e-4, 0.1)}).group({whole(r, 1, 8)})"
     ),

@@ -16,6 +16,7 @@ from tightbudget.engine.buckets.compose import Part
 from tightbudget.engine.readings.renyi import _by_parts
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.either import either_within
+from tightbudget.mechanisms.exponential import _Strategy
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
@@ -98,7 +99,37 @@ def bins_do_not_contradict_the_formula_of_a_moment() -> bool:
     return _by_parts(step, 2.0, 0.5).upper >= step.pair.log_moment(2.0)[0] / 2.0
 
 
+def a_group_of_choices_is_inside_its_ends() -> bool:
+    groups = {k: tb.ExponentialMechanism(0.1).group(k)._whole for k in range(2, 12)}
+    return all(
+        Fraction(whole._least()) <= k * Fraction(0.1) <= Fraction(whole.epsilon)
+        for k, whole in groups.items()
+    )
+
+
+def only_one_mechanism_s_runs_come_last() -> bool:
+    """Of runs that are chosen after all else was seen, those of two mechanisms cannot both be."""
+    run = tb.ExponentialMechanism(0.5) * 3 + tb.ExponentialMechanism(0.1) * 9
+    attained = run.attained
+    return attained is not None and sum(isinstance(m, _Strategy) for m, _ in attained.parts) == 1
+
+
 MUTATIONS = [
+    Without(
+        "only the last runs see all others",
+        {"strategy-comes-last": "if mechanism.strategic:"},
+        only_one_mechanism_s_runs_come_last,
+    ),
+    Without(
+        "a group's epsilon is rounded up",
+        {"group-of-choices-rounds-up": "most = float(whole)"},
+        a_group_of_choices_is_inside_its_ends,
+    ),
+    Without(
+        "a group's epsilon is rounded down for lower bounds",
+        {"group-of-choices-rounds-down": "least = most"},
+        a_group_of_choices_is_inside_its_ends,
+    ),
     Without(
         "a lifted point is below the exact one in the pair below",
         {"lifted-point-below": "pass"},

@@ -142,8 +142,8 @@ class Allocated(Derived):
         below = self.base.instance()
         if self.steps == self.each_in or below is None or _is_epoch(below):
             own = any(self._surely_shown(direction) for direction in Direction)
-            return self.base.apart or "an epoch of steps with next to no noise" * own
-        return f"an epoch of {self.base.apart or 'steps'}"
+            return self.base.apart_inside or "an epoch of steps with next to no noise" * own
+        return f"an epoch of {self.base.apart_inside or 'steps'}"
 
     def _surely_shown(self, direction: Direction) -> bool:
         """Whether a step has so little noise that no lattice holds its ratios."""

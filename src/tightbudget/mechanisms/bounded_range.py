@@ -30,7 +30,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import EXP, UNIT, FloatArray, next_down, next_up
+from tightbudget.numerics.rounding import EXP, LOG1P, TINY, UNIT, FloatArray, next_down, next_up
 from tightbudget.pairs.atomic import AtomicPair, at_most, log_quotient
 from tightbudget.pairs.pair import Atoms, zero
 
@@ -40,6 +40,12 @@ IndexArray = NDArray[np.intp]
 # delta falls to 0 within a few cells. The distance of the two bounds falls with the square: for 100
 # runs of .1 and 32 cells, it is 7e-4 of epsilon at delta 1e-6.
 _FEWEST, _MOST, _WORK = 32, 2048, 5e6
+# At most so many nats between grid points of the first answer: deltas of large spans bend within
+# one nat, too.
+_WIDEST = 0.1
+# Work that is done for one answer, about three minutes; more runs, or runs of a larger span, have a
+# pair each: together that takes milliseconds, and their epsilon is up to 16 % larger.
+_BEARABLE, _MOST_RUNS = 2e10, 10_000
 # A loss beyond so many standard deviations has a chance below 1e-25 (Hoeffding); there delta is
 # taken for constant from above, and for 0 from below.
 _DEVIATIONS = 10.8
@@ -84,10 +90,15 @@ class _Grid:
 
 def _grid(span: float, runs: int, halvings: int) -> _Grid:
     """The grid whose bounds are 2^halvings times as close together as those of the first one."""
-    cells = _FEWEST
+    cells = max(_FEWEST, _COARSE * math.ceil(span / (_WIDEST * _COARSE)))
     while cells < _MOST and _Grid(span, 2 * cells).work(runs) <= _WORK:
         cells *= 2
     return _Grid(span, _COARSE * round(cells / _COARSE * 2.0 ** (halvings / 2)))
+
+
+def bearable(span: float, runs: int) -> bool:
+    """Says whether :func:`above` and :func:`below` take a bearable time for so many runs."""
+    return runs <= _MOST_RUNS and _grid(span, runs, 0).work(runs) <= _BEARABLE
 
 
 @functools.lru_cache(maxsize=32)  # a curve asks for the same pair at each of its points
@@ -127,7 +138,24 @@ def _one_more_above(grid: _Grid, delta: FloatArray, reach: int) -> FloatArray:
                 np.maximum(found, more, out=found)
         best[part] = found
     # a falling function; where rounding has it rise, the larger value is a bound before it, too
-    return np.maximum.accumulate(np.minimum(best, 1.0)[::-1])[::-1]
+    return _under_one(grid, np.maximum.accumulate(np.minimum(best, 1.0)[::-1])[::-1])
+
+
+def _under_one(grid: _Grid, delta: FloatArray) -> FloatArray:
+    """Upper bounds of D that are also below all chords from D(0) = 1.
+
+    D is convex, so that D_i <= 1 - (1 - D_k) y_i / y_k for k >= i. Without this, the line through
+    two values that rounding has raised to 1 and not to 1 starts far above 1, and many runs of a
+    large span raise more and more values to 1.
+    """
+    x = grid.steps(delta.size - 1)
+    with np.errstate(divide="ignore"):
+        rest = np.log1p(-delta) - x
+    rest = np.maximum.accumulate(rest[::-1])[::-1] + x
+    # log1p, of at most 37 nats; x three times, and sums of the two; the call
+    off = (LOG1P * 37.0 + 8.0 * (x[-1] + 37.0) + 2 * EXP) * UNIT
+    chord = 1.0 - np.exp(np.minimum(rest, 0.0)) * (1.0 - off)
+    return np.asarray(np.minimum(delta, chord * (1.0 + 2 * UNIT)))
 
 
 def _mirrored(grid: _Grid, delta: FloatArray, *, left: int, right: int) -> FloatArray:
@@ -154,8 +182,8 @@ class _Lines:
         D_j - (w - 1) G + (u - 1) (c / u - d) / (E - 1),   c = w (E G - G'),   d = A - A',
 
     where G' and A' are of the second line; the last term is largest at u = sqrt(c / d), with the
-    value (sqrt c - sqrt d)^2 / (E - 1). No u between 1 and E is above that, nor any with d < 0
-    above c / (E - 1) - d.
+    value (sqrt c - sqrt d)^2 / (E - 1). Where that u is below 1, it is largest at 1, with the value
+    0; where it is above E, or d < 0, it is largest at E, with the value c / E - d.
     """
 
     grid: _Grid
@@ -201,18 +229,21 @@ class _Lines:
         c = math.exp(grid.span) * fall
         c -= at(self.falls, first + m)
         c *= w
-        np.sqrt(np.maximum(c, 0.0, out=c), out=c)
+        np.maximum(c, 0.0, out=c)
         d = at(self.ends, first) - at(self.ends, first + m)
-        turned = None
-        if d.min() < 0.0:
-            turned = np.maximum(-d, 0.0)
-            d += turned
+        e = math.exp(grid.span)
+        far = c > e * e * d  # the best u is E
+        some = bool(far.any())
+        if some:
+            last = c[far] / e - d[far]
+            np.maximum(d, 0.0, out=d)
+        np.sqrt(c, out=c)
         c -= np.sqrt(d, out=d)
         np.maximum(c, 0.0, out=c)
         c *= c
         c /= math.expm1(grid.span)
-        if turned is not None:
-            c += turned
+        if some:
+            c[far] = last
         c += at(self.starts, first)
         c -= over * fall
         return c
@@ -330,10 +361,18 @@ def _pair_of_tests(grid: _Grid, p: FloatArray, q: FloatArray) -> AtomicPair:
 
 def _concave(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Leaves out the tests, but the first and the last, that are not above all others' chords."""
+    if p.size > 2:
+        # each must have smaller errors than all before it, and more than nothing
+        less = (p < np.minimum.accumulate(np.append(np.inf, p[:-1]))) & (p > 0.0)
+        less &= (q < np.minimum.accumulate(np.append(np.inf, q[:-1]))) & (q > 0.0)
+        less[0] = less[-1] = True
+        p, q = p[less], q[less]
     while True:
         rise, cost = p[:-1] - p[1:], q[:-1] - q[1:]
         right = (rise > 0.0) & (cost > 0.0)
-        steeper = rise[1:] * cost[:-1] * (1.0 - 8 * UNIT) > rise[:-1] * cost[1:]
+        # products below TINY are not rounded by units of themselves, and prove nothing
+        least = rise[1:] * cost[:-1] * (1.0 - 8 * UNIT)
+        steeper = (least > rise[:-1] * cost[1:]) & (least > TINY)
         kept = np.concatenate([[True], steeper & right[1:] & right[:-1], [True]])
         if kept.all():
             return p, q

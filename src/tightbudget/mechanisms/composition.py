@@ -324,6 +324,11 @@ class Mechanism(Composable):
         """
         return None
 
+    @property
+    def apart_inside(self) -> str:
+        """Names what keeps the bounds of a mechanism apart that is made of this one."""
+        return self.apart
+
     def finer(self, halvings: int) -> Mechanism:
         """Returns this mechanism with pairs above and below an exact one that are closer together.
 

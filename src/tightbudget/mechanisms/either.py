@@ -114,7 +114,7 @@ class Either(Mechanism):
 
     @property
     def apart(self) -> str:
-        each = (self.first.apart, self.second.apart)
+        each = (self.first.apart_inside, self.second.apart_inside)
         return "; ".join(dict.fromkeys(said for said in each if said))
 
     def finer(self, halvings: int) -> Mechanism:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from tightbudget.mechanisms import bounded_range
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.logistic import LogisticPair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
-from tightbudget.numerics.rounding import EXPM1, UNIT
+from tightbudget.numerics.rounding import EXPM1, UNIT, double_down, double_up
 from tightbudget.numerics.validate import positive, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
@@ -21,9 +22,6 @@ from tightbudget.pairs.pair import Atoms, Pair
 
 # Below, the rounding of D shows in its differences; above, one run has hardly a delta below 1.
 _LEAST_EPSILON, _LARGEST_EPSILON = 1e-4, 20.0
-# More runs have a pair each: together that takes milliseconds, and their epsilon is up to 16 %
-# larger. 10,000 runs together take about a minute.
-_MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class ExponentialMechanism(Mechanism):
     seen. No single pair is the worst one for several runs: the upper bound is that of a pair which
     dominates every strategy of choosing them, beside and between any other mechanisms, and the
     lower bound that of a strategy. They are as close as ``rtol`` asks, unless several
-    ``epsilon`` come together, or more than 10,000 runs.
+    ``epsilon`` come together, or more than 10,000 runs (2,000 of ``epsilon`` 20).
     Source: Dong, Durfee, Rogers 2020, "Optimal differential privacy composition for exponential
     mechanisms and the cost of adaptivity".
 
@@ -78,27 +76,31 @@ class ExponentialMechanism(Mechanism):
         return LogisticPair(self.epsilon)
 
     def pairs_of_runs(self, direction: Direction, runs: int) -> tuple[tuple[Pair, int], ...]:
-        if runs == 1 or runs > _MOST_RUNS:
+        if runs == 1 or not bounded_range.bearable(self.epsilon, runs):
             return super().pairs_of_runs(direction, runs)
         return ((bounded_range.above(self.epsilon, runs, self._halvings()), 1),)
 
-    def instance(self) -> Composable | None:
+    def instance(self) -> Composable:
         """Returns the worst that needs no choice: a fair interval, the losses +-epsilon / 2."""
-        return _Even(self.epsilon)
+        return _Even(self._least())
 
-    def instance_of_runs(self, runs: int) -> Composable | None:
-        if runs == 1:
-            return None  # at each epsilon some t attains the pair's delta
-        if runs > _MOST_RUNS:
-            return super().instance_of_runs(runs)
-        return _Strategy(self.epsilon, runs, self._halvings())
+    def instance_of_runs(self, runs: int) -> Composable:
+        if not bounded_range.bearable(self.epsilon, runs):
+            return self.instance() * runs
+        return _Strategy(self._least(), runs, self._halvings())
 
     @property
     def weight(self) -> float:
         return self.epsilon**2
 
+    @property
+    def apart_inside(self) -> str:
+        return "choices of what runs next"
+
     def apart_of_runs(self, runs: int) -> str:
-        return f"more than {_MOST_RUNS:,} runs of {self.kind}" if runs > _MOST_RUNS else ""
+        if bounded_range.bearable(self.epsilon, runs):
+            return ""
+        return f"more runs of {self.kind} than are taken together"
 
     def worst_of_order(self, order: float) -> Mechanism:
         return _OfOrder(self.epsilon, order)
@@ -107,22 +109,45 @@ class ExponentialMechanism(Mechanism):
         """How often the distance of the bounds of many runs is halved, about."""
         return 0
 
+    def _least(self) -> float:
+        """The length that lower bounds count with."""
+        return self.epsilon
+
     def finer(self, halvings: int) -> Mechanism:
-        return _Finer(self.epsilon, relation=self.relation, halvings=halvings)
+        return _Close(self.epsilon, relation=self.relation, halvings=halvings, least=self._least())
 
 
 @dataclass(frozen=True, repr=False)
-class _Finer(ExponentialMechanism):
+class _Close(ExponentialMechanism):
     """The exponential mechanism with bounds of many runs that are closer together.
 
     Attributes:
         halvings: how often their distance is halved, about.
+        least: the length of the interval in lower bounds, at most ``epsilon``.
     """
 
     halvings: int = 0
+    least: float = field(default=0.0)
 
     def _halvings(self) -> int:
         return self.halvings
+
+    def _least(self) -> float:
+        return self.least
+
+
+def of_group(base: ExponentialMechanism, size: int) -> ExponentialMechanism:
+    """Returns ``base`` for scores that ``size`` records move, each by at most the sensitivity.
+
+    Raises:
+        ParameterError: ``size * epsilon`` is above the largest epsilon of an exponential mechanism.
+    """
+    whole = size * Fraction(base.epsilon)
+    if whole > _LARGEST_EPSILON:
+        raise refuse("size * epsilon", f"be at most {_LARGEST_EPSILON:g}", float(whole))
+    most = double_up(whole)  # guard: group-of-choices-rounds-up
+    least = double_down(size * Fraction(base._least()))  # guard: group-of-choices-rounds-down
+    return _Close(most, relation=base.relation, halvings=base._halvings(), least=least)
 
 
 @dataclass(frozen=True)
@@ -146,7 +171,11 @@ class _Even(Mechanism):
 
 @dataclass(frozen=True)
 class _Strategy(Mechanism):
-    """Runs that are chosen one after the other, each for the worst of what was seen."""
+    """Runs that are chosen one after the other, each for the worst of what was seen.
+
+    Also of one run, whose pair above is no mechanism's: each of its deltas is attained by another
+    interval, and chances of losses by none.
+    """
 
     span: float
     runs: int
@@ -156,6 +185,8 @@ class _Strategy(Mechanism):
     symmetric: ClassVar[bool] = True
 
     def pair(self, direction: Direction) -> Pair:
+        if self.runs == 1:
+            return LogisticPair(self.span)  # at each epsilon, that of some t
         return bounded_range.below(self.span, self.runs, self.halvings)
 
 

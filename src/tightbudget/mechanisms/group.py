@@ -18,6 +18,7 @@ from tightbudget.mechanisms.batches import Batches, GroupInBatches
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.either import Either
+from tightbudget.mechanisms.exponential import ExponentialMechanism, of_group
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.integer_noise import DiscreteGaussian, DiscreteLaplace
 from tightbudget.mechanisms.laplace import Laplace
@@ -83,9 +84,9 @@ class Group(Derived):
 
     Args:
         base: a mechanism with additive noise and a sensitivity (not Staircase, whose noise depends
-            on it), sampled or not; or an either of such mechanisms; or a group of one; or a
-            Gaussian on batches of a fixed size without replacement, of which ``size`` is at most
-            100 and all are replaced.
+            on it), or an exponential one, sampled or not; or an either of such mechanisms; or a
+            group of one; or a Gaussian on batches of a fixed size without replacement, of which
+            ``size`` is at most 100 and all are replaced.
         size: records of the user, in 1 ... 100,000.
 
     Raises:
@@ -131,9 +132,37 @@ class Group(Derived):
     def instance(self) -> Composable | None:
         return self._whole.instance()
 
+    def pairs_of_runs(self, direction: Direction, runs: int) -> tuple[tuple[Pair, int], ...]:
+        return self._whole.pairs_of_runs(direction, runs)
+
+    def instance_of_runs(self, runs: int) -> Composable | None:
+        return self._whole.instance_of_runs(runs)
+
+    @property
+    def strategic(self) -> bool:  # type: ignore[override]
+        return self._whole.strategic
+
+    @property
+    def weight(self) -> float:
+        return self._whole.weight
+
+    def worst_of_order(self, order: float) -> Mechanism | None:
+        return self._whole.worst_of_order(order)
+
     @property
     def apart(self) -> str:
         return self._whole.apart
+
+    @property
+    def apart_inside(self) -> str:
+        return self._whole.apart_inside
+
+    def apart_of_runs(self, runs: int) -> str:
+        return self._whole.apart_of_runs(runs)
+
+    def finer(self, halvings: int) -> Mechanism:
+        # only of what knows its own pairs of many runs: others would not be the same mechanism
+        return self._whole.finer(halvings) if self._whole.strategic else self
 
 
 def grouped(base: Mechanism, size: int) -> Mechanism:
@@ -148,6 +177,8 @@ def grouped(base: Mechanism, size: int) -> Mechanism:
         return grouped(base.base, base.size * size)
     if isinstance(base, _SCALED):
         return scaled(base, size)
+    if isinstance(base, ExponentialMechanism):
+        return of_group(base, size)
     if isinstance(base, Either):
         return dataclasses.replace(
             base, first=grouped(base.first, size), second=grouped(base.second, size)
@@ -170,7 +201,8 @@ def grouped(base: Mechanism, size: int) -> Mechanism:
         return _SampledGroup(inner, rate, size, relation=base.relation)
     raise ParameterError(
         f"nothing is proved for a group of records under {base.kind}: ask for a group of a "
-        "mechanism with additive noise (gaussian, laplace, ...), alone or .subsampled(rate), or "
+        "mechanism with additive noise (gaussian, laplace, ...) or of an exponential one, alone or "
+        ".subsampled(rate), or "
         "of a gaussian on .batches(batch, of)"
     )
 

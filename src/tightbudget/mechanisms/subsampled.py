@@ -98,8 +98,8 @@ class Subsampled(Derived):
     @property
     def apart(self) -> str:
         if self.rate == 1.0 or self.base.instance() is None:
-            return self.base.apart if self.rate else ""
-        base = self.base.apart or "what other records take part in"
+            return self.base.apart_inside if self.rate else ""
+        base = self.base.apart_inside or "what other records take part in"
         return f"a sample of {base}" if self.rate else ""
 
     def finer(self, halvings: int) -> Mechanism:
