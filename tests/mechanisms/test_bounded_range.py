@@ -99,7 +99,11 @@ def test_one_run_more_obeys_the_recursion(span: float, runs: int) -> None:
 @pytest.mark.parametrize("runs", [2, 3, 4])
 def test_no_strategy_beats_the_upper_bound(e: Fraction, runs: int) -> None:
     """All strategies that choose among six intervals, in exact fractions."""
-    us = [1 + (e - 1) * Fraction(i, 5) for i in range(6)] if runs < 4 else [1, (e + 1) / 2, e]
+    us = (
+        [1 + (e - 1) * Fraction(i, 5) for i in range(6)]
+        if runs < 4
+        else [Fraction(1), (e + 1) / 2, e]
+    )
 
     @functools.cache
     def best(j: int, y: Fraction) -> Fraction:
@@ -184,6 +188,64 @@ def test_what_rounding_has_raised_to_one_does_not_spread(span: float, runs: int)
         lower, upper = delta(below, x, up=False), delta(above, x, up=True)
         assert lower <= upper <= 1.2 * lower
     assert above.given.p.upper.sum() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("span", [1e-4, 0.3, 5.0, 20.0])
+def test_one_run_on_the_grid_is_attained_to_the_last_digits(span: float) -> None:
+    """At y = e^(i h), the best t is (span + i h) / 2: on the grid for every other i."""
+    grid = bounded_range._grid(span, 2, 0)
+    above = bounded_range._one_more_above(grid, np.zeros(1), grid.cells)
+    p, q = bounded_range._one_more_below(grid, np.zeros(1), np.zeros(1), grid.cells)
+    for i in range(0, grid.cells, max(2, grid.cells // 32 * 2)):
+        exact = of_one(mp.exp(mp.mpf(span) * i / grid.cells), mp.exp(span))
+        assert mp.mpf(p[i]) - mp.mpf(q[i]) <= exact <= mp.mpf(above[i])
+        assert p[i] - q[i] >= exact - 1e-12
+        assert above[i] <= exact + 1e-12 * math.exp(span) + (span / grid.cells) ** 2
+
+
+def test_losses_of_the_upper_end_enclose_the_grid() -> None:
+    span, runs = 0.7, 3
+    cells, atoms = (
+        bounded_range._grid(span, runs, 0).cells,
+        bounded_range.above(span, runs, 0).given,
+    )
+    low, high = atoms.loss_lower[atoms.loss_lower > 0], atoms.loss_upper[atoms.loss_lower > 0]
+    for i in range(1, low.size + 1, 17):
+        exact = Fraction(span) * i / cells
+        assert Fraction(low[i - 1]) <= exact <= Fraction(high[i - 1])
+
+
+def test_values_that_were_raised_are_lowered_to_the_chords_and_not_below() -> None:
+    grid = bounded_range._grid(1.0, 4, 0)
+    raised = np.array([1.0, 1.0, 1.0, 1.0, 0.9, 0.4, 0.4, 0.3])
+    found = bounded_range._under_one(grid, raised)
+    y = [mp.exp(mp.mpf(i) / grid.cells) for i in range(raised.size)]
+    for i, (value, before) in enumerate(zip(found.tolist(), raised.tolist(), strict=True)):
+        chords = [1 - (1 - mp.mpf(raised[k])) * y[i] / y[k] for k in range(i, raised.size)]
+        assert min(chords) <= value <= min(before, min(chords) * (1 + mp.mpf("1e-12")))
+
+
+@pytest.mark.parametrize("first", [(0.5, 0.25), (0.9, 0.2)])
+def test_the_pair_of_tests_keeps_their_errors(first: tuple[float, float]) -> None:
+    """From each test on, the atoms have at most its P-mass and at least its Q-mass."""
+    grid = bounded_range._grid(1.0, 2, 0)
+    p, q = np.array([first[0], 0.3, 0.1, 0.02]), np.array([first[1], 0.1, 0.02, 0.002])
+    largest = Fraction(p[0]), Fraction(q[0])
+    if sum(first) > 1:  # the mirror image of the complement
+        largest = 1 - largest[1], 1 - largest[0]
+    pair = bounded_range._pair_of_tests(grid, p.copy(), q.copy()).given
+    right = pair.loss_lower > 0
+    masses_p, masses_q = pair.p.lower[right], pair.q.upper[right]
+    assert mp.fsum(masses_p.tolist()) <= mp.mpf(largest[0].numerator) / largest[0].denominator
+    assert mp.fsum(masses_q.tolist()) >= mp.mpf(largest[1].numerator) / largest[1].denominator
+    for i in (1, 2, 3):
+        there = mp.fsum(masses_q[i:].tolist())
+        assert there >= mp.mpf(q[i]) * mp.exp(-mp.mpf(i) / grid.cells)
+
+
+def test_a_test_on_the_chord_of_others_is_left_out() -> None:
+    p, q = np.array([0.5, 0.25 * (1 - 2e-10), 0.0]), np.array([0.25, 0.125, 0.0])
+    assert bounded_range._concave(p, q)[0].tolist() == [0.5, 0.0]
 
 
 def test_what_would_take_hours_is_not_taken_together() -> None:

@@ -8,11 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 import tightbudget as tb
 from tightbudget.errors import ParameterError
 from tightbudget.mechanisms import bounded_range
-from tightbudget.mechanisms.exponential import _Close, _Even, _Strategy
+from tightbudget.mechanisms.composition import Composable
+from tightbudget.mechanisms.exponential import _Close, _Even, _lost, _Strategy, of_group
 
 Choice = tb.ExponentialMechanism
 
@@ -91,7 +93,7 @@ def test_several_epsilons_are_apart_and_in_order() -> None:
     assert mixed.relative_gap < 0.05
 
 
-def strategies(asked: tb.Composition | None) -> list[tuple[float, int]]:
+def strategies(asked: Composable | None) -> list[tuple[float, int]]:
     assert asked is not None
     return [(m.span, m.runs) for m, _ in asked.parts if isinstance(m, _Strategy)]
 
@@ -101,6 +103,7 @@ def test_only_the_last_runs_are_a_strategy() -> None:
     mixed = Choice(0.5) * 3 + tb.Gaussian(2.0) + Choice(0.1) * 9
     assert strategies(mixed.attained) == [(0.5, 3)]
     assert strategies(mixed.attained_early) == []
+    assert mixed.attained is not None
     assert (_Even(0.1), 9) in mixed.attained.parts
 
 
@@ -140,9 +143,16 @@ def test_a_group_is_a_mechanism_of_a_larger_epsilon() -> None:
     assert (group * 5).renyi(3.0).upper == pytest.approx((Choice(0.3) * 5).renyi(3.0).upper)
 
 
+@pytest.mark.parametrize("x", [1e-4, 0.3, 7.0])
+def test_masses_of_the_worst_interval_are_enclosed(x: float) -> None:
+    with mp.workdps(30):
+        exact, found = -mp.expm1(-mp.mpf(x)), _lost(x, 0.0)
+        assert found.lower[0] <= exact <= found.upper[0]
+
+
 @pytest.mark.parametrize("size", [2, 3, 6, 7, 9])
 def test_a_group_s_ends_are_rounded_apart(size: int) -> None:
-    whole, exact = Choice(0.1).group(size)._whole, size * Fraction(0.1)
+    whole, exact = of_group(Choice(0.1), size), size * Fraction(0.1)
     assert isinstance(whole, _Close)
     assert Fraction(whole.least) <= exact <= Fraction(whole.epsilon)
 

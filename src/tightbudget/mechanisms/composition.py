@@ -80,7 +80,7 @@ class Composable(Questions):
 
     @functools.cached_property
     def attained_early(self) -> Composable | None:
-        """As :attr:`attained`, where other mechanisms run later, which a strategy cannot see."""
+        """The mechanisms with instances that no later output decides; None if none has one."""
         return self._with_instances(strategy=False)
 
     @property
@@ -281,7 +281,7 @@ class Mechanism(Composable):
         return None
 
     def instance_of_runs(self, runs: int) -> Composable | None:
-        """What concrete data sets attain by so many runs after all others.
+        """Returns what concrete data sets attain by ``runs`` runs after all others.
 
         Guarantee: as :meth:`instance`. None where :meth:`pairs_of_runs` is itself the worst that
         can happen.
@@ -291,7 +291,7 @@ class Mechanism(Composable):
 
     @property
     def weight(self) -> float:
-        """How much one run costs beside another strategic one, about; it decides width alone."""
+        """Weighs one run against those of another strategic mechanism; it decides width alone."""
         return 1.0
 
     def second_order(self) -> Pair | None:

@@ -106,7 +106,7 @@ class ExponentialMechanism(Mechanism):
         return _OfOrder(self.epsilon, order)
 
     def _halvings(self) -> int:
-        """How often the distance of the bounds of many runs is halved, about."""
+        """Says how often the distance of the bounds of many runs is halved, about."""
         return 0
 
     def _least(self) -> float:

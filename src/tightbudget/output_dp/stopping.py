@@ -115,7 +115,7 @@ def down_to_attained(
 
 
 def _attained(blocks: tuple[Composition, ...]) -> list[Composable | None]:
-    """What concrete data sets attain in each block; None for a block whose pairs are exact."""
+    """Returns what data sets attain in each of ``blocks``; None where its pairs are exact."""
     *early, last = blocks
     return [*(block.attained_early for block in early), last.attained]
 
