@@ -225,15 +225,20 @@ def test_values_that_were_raised_are_lowered_to_the_chords_and_not_below() -> No
         assert min(chords) <= value <= min(before, min(chords) * (1 + mp.mpf("1e-12")))
 
 
-@pytest.mark.parametrize("first", [(0.5, 0.25), (0.9, 0.2)])
-def test_the_pair_of_tests_keeps_their_errors(first: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        ([0.5, 0.3, 0.1, 0.02], [0.25, 0.1, 0.02, 0.002]),
+        ([0.9, 0.5, 0.25, 0.08], [0.2, 0.04, 0.01, 0.0009]),
+    ],
+)
+def test_the_pair_of_tests_keeps_their_errors(p: list[float], q: list[float]) -> None:
     """From each test on, the atoms have at most its P-mass and at least its Q-mass."""
     grid = bounded_range._grid(1.0, 2, 0)
-    p, q = np.array([first[0], 0.3, 0.1, 0.02]), np.array([first[1], 0.1, 0.02, 0.002])
     largest = Fraction(p[0]), Fraction(q[0])
-    if sum(first) > 1:  # the mirror image of the complement
+    if p[0] + q[0] > 1:  # the mirror image of the complement
         largest = 1 - largest[1], 1 - largest[0]
-    pair = bounded_range._pair_of_tests(grid, p.copy(), q.copy()).given
+    pair = bounded_range._pair_of_tests(grid, np.array(p), np.array(q)).given
     right = pair.loss_lower > 0
     masses_p, masses_q = pair.p.lower[right], pair.q.upper[right]
     assert mp.fsum(masses_p.tolist()) <= mp.mpf(largest[0].numerator) / largest[0].denominator
