@@ -13,6 +13,7 @@ ROOMS = (
     tb.sweeps,
     tb.tables,
     tb.trials,
+    tb.workflows,
 )
 
 

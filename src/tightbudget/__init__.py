@@ -18,8 +18,8 @@ it in this list, never from one below or on its own line:
   algorithm of "Tight on Budget?" say?
 - ``accounting``: how much noise is enough, and how do bounds compare? ``notation``: how do people
   write mechanisms and read answers?
-- ``sweeps``: what do many questions at once answer? ``promises``: what does a ledger promise, and
-  how is that said?
+- ``sweeps``: what do many questions at once answer? ``workflows``: what do choices cost?
+  ``promises``: what does a ledger promise, and how is that said?
 - ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
 - ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
   ``tables``: what does an answer about rows in files, databases and clusters cost?
@@ -46,6 +46,7 @@ from tightbudget import (
     tables,
     theorems,
     trials,
+    workflows,
 )
 from tightbudget.accounting.calibrate import Calibration, calibrate
 from tightbudget.accounting.compare.compare import compare
@@ -160,6 +161,7 @@ __all__ = [
     "tables",
     "theorems",
     "trials",
+    "workflows",
     "write_plan",
     *(name for name in mechanisms.__all__ if name not in _IN_THEIR_ROOM),
     *(name for name in tables.__all__ if name not in _IN_THEIR_ROOM),
@@ -180,7 +182,7 @@ _RENAMED = {
     "WorstCase": "ApproximateDP",
     "classic": "privacy_buckets",
 }
-_ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables, trials)
+_ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables, trials, workflows)
 
 
 def _meant(name: str) -> str:

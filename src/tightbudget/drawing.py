@@ -25,6 +25,7 @@ _FORMATS = (".png", ".svg", ".pdf")
 _STEP = 0.01  # the relative distance of two points on a chord: less than a line is wide
 _FLOOR = 1e-9  # of the chord to a delta of 0: the part of its other end below which it is not drawn
 
+_NAMED = 30  # states of a graph whose names are legible
 _GRID = "#e5e5e5"
 _METADATA = ("Creator", "Date", "Format", "Type")  # what matplotlib would write about the file
 # A colour that no picture has: in an inline picture it becomes that of the text around it.
@@ -109,6 +110,73 @@ def draw_prices(
                 label=label)  # fmt: skip
     ax.set_ylim(bottom=0.0)
     ax.legend(frameon=False)
+    return ax
+
+
+def draw_graph(
+    depths: Mapping[Any, int],
+    moves: Sequence[tuple[Any, Any]],
+    prices: Mapping[Any, float],
+    ax: Any = None,
+) -> Any:
+    """Draws the states of a workflow from left to right, coloured by their prices in nats.
+
+    Up to 30 states have their names and prices beside them; a state without a price is white.
+
+    Args:
+        depths: for each state the largest number of moves before it.
+        moves: pairs of states, from one to the next.
+        prices: of the states where one may stop.
+        ax: matplotlib axes to draw on; new ones if absent.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    ax = _axes(ax)
+    columns: dict[int, list[Any]] = {}
+    for state, depth in depths.items():
+        columns.setdefault(depth, []).append(state)
+    before: dict[Any, list[Any]] = {}
+    for first, then in moves:
+        before.setdefault(then, []).append(first)
+    places: dict[Any, tuple[float, float]] = {}
+    for depth in sorted(columns):
+        # each state about as high as those before it, so that few lines cross
+        heights = {
+            state: float(np.mean([places[one][1] for one in before.get(state, [])] or [0.0]))
+            for state in columns[depth]
+        }
+        column = sorted(columns[depth], key=heights.__getitem__, reverse=True)
+        for i, state in enumerate(column):
+            places[state] = (depth, (len(column) - 1) / 2 - i)
+    for first, then in moves:
+        (x, y), (u, v) = places[first], places[then]
+        ax.plot([x, u], [y, v], color="#b8b8b8", linewidth=0.8, zorder=1)
+    priced = [state for state in depths if state in prices]
+    others = [state for state in depths if state not in prices]
+    ax.scatter(
+        *zip(*(places[state] for state in others), strict=True) if others else ([], []),
+        color="white", edgecolor="#555555", s=40, zorder=2,
+    )  # fmt: skip
+    dots = ax.scatter(
+        *zip(*(places[state] for state in priced), strict=True),
+        c=[prices[state] for state in priced], cmap="viridis_r", s=40, zorder=2,
+    )  # fmt: skip
+    if len(depths) <= _NAMED:
+        for state, place in places.items():
+            price = f"\n{prices[state]:.3f}" if state in prices else ""
+            ax.annotate(f"{state}{price}", place, (0, 7), textcoords="offset points",
+                        ha="center", fontsize="small")  # fmt: skip
+    ax.margins(0.08, 0.18)
+    ax.set_yticks([])
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel("moves before the state")
+    for side in ("left", "right", "top"):
+        ax.spines[side].set_visible(False)
+    ax.figure.colorbar(dots, ax=ax, label="price ε (nats)")
     return ax
 
 

@@ -24,7 +24,7 @@ NEVER = 600.0  # a price at which nobody stops
 
 def lattice(step: float, low: float, high: float, theta: float = 1.0, **more: float) -> Lattice:
     given = {"lost": -700.0, "slip": -40.0, "tolerance": 1e-30, **more}
-    return Lattice(step, True, theta, low, high, extended=False, **given)
+    return Lattice(step, True, theta, low, high, extended=False, aligned=False, **given)
 
 
 def induction(blocks: list[tb.Composition], lattice: Lattice) -> BackwardInduction:

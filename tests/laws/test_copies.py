@@ -115,6 +115,8 @@ OTHERS = {
     "TightTrainingAccountant": "computes what a training costs, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
     "BackwardInduction": "a computation",
+    "GraphLosses": "a computation",
+    "WorkflowInduction": "a computation",
     "EventError": "a refusal",
     "Reader": "reads rules of tables, and pays for nothing",
     "Search": "inside runs, which are refused, as is its stock of noise",

@@ -239,6 +239,15 @@ EXAMPLES: list[Example] = [
         {"step": tb.Gaussian(20.0), "stops": (1, 2), "epsilons": (0.25, 0.5), "rtol": 0.125},
     ),
     Example(
+        tb.workflows.priced,
+        {
+            "workflow": tb.workflows.Workflow.chain(tb.Gaussian(20.0), [1, 2]),
+            "delta": 1e-3,
+            "weights": {1: 0.5, 2: 1.0},
+            "rtol": 0.125,
+        },
+    ),
+    Example(
         tb.optimal_delta,
         {
             "parameters": [(0.25, 0.0), (0.25, 0.0)],
@@ -332,6 +341,8 @@ OTHERS = {
     "PrivateLogisticRegression": "keeps its parameters as scikit-learn wants it, and hands them to"
     " OutputPerturbation and logistic_with_test", "sweep": "a number of processes alone",
     "Subsampled": "made by subsampled", "StoppingSchedule": "a result",
+    "PricedWorkflow": "a result",
+    "Workflow": "names of states",
     "QuestionPreview": "a result", "AboveThresholdRun": "made by open",
     "Proposal": "made while a mechanism runs, from private data",
 }  # fmt: skip
@@ -434,7 +445,14 @@ def distinct() -> list[tuple[str, Example, str]]:
     return found
 
 
-SLOW = ("calibrate", "early_stopping", "compare", "optimal_delta", "stopping_delta")
+SLOW = (
+    "calibrate",
+    "early_stopping",
+    "priced",
+    "compare",
+    "optimal_delta",
+    "stopping_delta",
+)
 
 
 @pytest.mark.one_in(4)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
@@ -48,6 +49,17 @@ _NOISE = 1e-13  # the error of rounding at each stop relative to Chernoff's boun
 # since e^x errs by about 2e-13 for |x| <= 700
 _ROUNDED = 1e-11
 _REACH = 500.0  # nats of tilt that a window may span: e^500 is a double, with room for products
+
+
+class Losses(Protocol):
+    """A run of blocks, as far as the kernel of one of them asks for it."""
+
+    @property
+    def count(self) -> int:
+        """The number of mechanisms that run in all, repetitions counted."""
+
+    def without_tail(self, part: Part, log_lost: float) -> Sketch:
+        """The losses of one run of ``part`` without the largest, which may count as infinite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +165,8 @@ class Lattice:
         slip: ln of the share of the tilted mass that all other cuts may take, in the whole run.
         tolerance: the 2-norm that one cut may remove.
         extended: True to convolve in extended precision where the platform has it.
+        aligned: True if the points are the multiples of the step; else they are counted from a
+            loss of each block.
     """
 
     step: float
@@ -164,6 +178,7 @@ class Lattice:
     slip: float
     tolerance: float
     extended: bool
+    aligned: bool = False
 
     @staticmethod
     def of(
@@ -276,8 +291,15 @@ class Kernel:
 
 
 # Proof: proofs/stopping.v, theorem node_by_node
-def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
+def kernel(losses: Losses, block: Parts, lattice: Lattice, ahead: Fraction = Fraction(0)) -> Kernel:
     """The losses of ``block``, composed on the lattice.
+
+    Args:
+        losses: of the run.
+        block: the pairs of the block.
+        lattice: the points.
+        ahead: how far the labels of all losses are moved to the right, nats; for the lower
+            measure alone.
 
     Raises:
         PrecisionError: an array would be longer than MAX_LENGTH.
@@ -293,6 +315,7 @@ def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
     origin, total = Fraction(0), 1.0
     for part in block.parts:
         grid, n, centre = _layout(losses, part, lattice, lattice.step / 2**halvings)
+        grid = replace(grid, offset=grid.offset + ahead / runs) if ahead else grid
         upper, lower, beyond = discretise(part.pair, grid, n, Tilt(lattice.theta, centre))
         untilted = discretise(part.pair, grid, n, Tilt(0.0, centre))[0]
         mass = math.ldexp(untilted.mass, untilted.exponent)
@@ -300,11 +323,12 @@ def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
         total = mul_up(total, mass**part.count * (1 + 4 * UNIT * part.count))
         # outputs beyond the grid and outputs that only P has are disjoint
         lost.append((add_up(beyond, float(part.pair.p_only().upper[0])), part.count))
-        origin += part.count * _atom(part, grid)
+        if not lattice.aligned:
+            origin += part.count * _atom(part, grid)
         uppers.append(power(replace(upper, extended=lattice.extended), part.count, plan))
         lowers.append(power(replace(lower, extended=lattice.extended), part.count, plan))
     upper = _aligned(merge(uppers, plan), origin, halvings)
-    lower = _aligned(merge(lowers, plan), origin, halvings)
+    lower = _aligned(merge(lowers, plan), origin + ahead, halvings)
     return Kernel(
         upper,
         lower,
@@ -316,9 +340,7 @@ def kernel(losses: RunLosses, block: Parts, lattice: Lattice) -> Kernel:
     )
 
 
-def _layout(
-    losses: RunLosses, part: Part, lattice: Lattice, h: float
-) -> tuple[Grid, int, Fraction]:
+def _layout(losses: Losses, part: Part, lattice: Lattice, h: float) -> tuple[Grid, int, Fraction]:
     """The grid for one run of ``part``, its number of buckets, and the mean of the tilted losses.
 
     Raises:
@@ -334,7 +356,8 @@ def _layout(
     right, top = float(x[-1]), part.pair.max_loss()[1]
     if x.size == part.sketch.losses.size and math.isfinite(top):
         right = max(right, top)
-    start = edge_near(part, min(mean, float(x[low])), h)
+    first = min(mean, float(x[low]))
+    start = math.floor(first / h) * Fraction(h) if lattice.aligned else edge_near(part, first, h)
     n = max(0, math.ceil((max(right, mean) - float(start)) / h)) + 2
     if n > MAX_LENGTH:
         raise PrecisionError(f"one step would need {n:.3g} buckets of width {h:.3g}")

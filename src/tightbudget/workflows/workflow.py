@@ -1,0 +1,416 @@
+"""A workflow: states, what may run at each of them and where that leads, and where one may stop."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from tightbudget import notebook
+from tightbudget.errors import FileError, ParameterError, PrecisionError
+from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
+from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.stopping import blocks_between, stops_of
+from tightbudget.workflows.induction import Graph, GraphLosses, Node, WorkflowInduction
+
+_VERSION = 1
+_MOST_STATES = 20_000  # a minute and a gigabyte
+# The first lattice: of the gap that is asked for, in variance, but no finer than for this gap.
+_SHARE, _COARSE = 0.7, 1e-5
+_PASSES = 6  # lattices, each finer than the one before; the gap falls with the square of the step
+_NOTHING = 1e-13  # a delta that the rounding of prices and losses may account for
+_FLOOR = 1e-280  # a delta below which no gap is asked for
+
+
+@dataclass(frozen=True)
+class Move:
+    """A move says what may run at a state, and the state after it.
+
+    Attributes:
+        runs: the composition that runs; of no mechanism, if the move only says what comes next.
+        to: the next state.
+    """
+
+    runs: Composition
+    to: Cell
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Workflow:
+    """A finite plan with choices: states, moves between them, and prices where one may stop.
+
+    The analyst begins at ``start``. At a state they choose one of its moves, by all that was seen,
+    run its mechanisms, and go on at its next state; or they stop there. :meth:`delta` says which
+    one delta covers all that an analyst may do, at a price for each state where one may stop.
+
+    Frozen; compared and hashed by content, whatever the order of states and moves.
+
+    Args:
+        moves: for each state (a text, an integer, or a tuple of these) its moves: a mechanism or a
+            composition, and the next state. A state without moves is an end.
+        start: the first state; the first one of ``moves`` if absent.
+
+    Raises:
+        ParameterError: there is no state; a state is no such name; a move leads to a state that is
+            not in ``moves``; states lead back to themselves; a state is never reached; there are
+            more than 20,000 states.
+        RelationError: mechanisms were declared for different neighbouring relations.
+    """
+
+    moves: Mapping[Cell, tuple[Move, ...]]
+    start: Cell
+
+    def __init__(
+        self,
+        moves: Mapping[Cell, Sequence[tuple[Composable, Cell]]],
+        start: Cell | None = None,
+    ) -> None:
+        if not isinstance(moves, Mapping):
+            raise refuse("moves", "map each state to a list of its moves", moves)
+        if not moves:
+            raise ParameterError("moves must name at least one state, got none")
+        if len(moves) > _MOST_STATES:
+            raise refuse("moves", f"have at most {_MOST_STATES:,} states", len(moves))
+        kept = {_state(state): _moves(state, given, moves) for state, given in moves.items()}
+        first = next(iter(kept)) if start is None else start
+        if first not in kept:
+            raise refuse("start", "be one of the states", first)
+        object.__setattr__(self, "moves", MappingProxyType(kept))
+        object.__setattr__(self, "start", first)
+        lost = set(kept) - set(self.order)
+        if lost:
+            state = next(state for state in kept if state in lost)
+            raise ParameterError(f"state {state!r} is never reached from {first!r}")
+        compose(dict.fromkeys(self._blocks))  # refuses relations that do not go together
+
+    @functools.cached_property
+    def order(self) -> tuple[Cell, ...]:
+        """The states that can be reached, each after all states that its moves lead to.
+
+        Raises:
+            ParameterError: states lead back to themselves.
+        """
+        order: dict[Cell, None] = {}
+        path: dict[Cell, None] = {}
+        ahead = [(self.start, iter(self.moves[self.start]))]
+        path[self.start] = None
+        while ahead:
+            state, moves = ahead[-1]
+            move = next(moves, None)
+            if move is None:
+                ahead.pop()
+                del path[state]
+                order[state] = None
+            elif move.to in path:
+                circle = [*list(path)[list(path).index(move.to) :], move.to]
+                shown = " to ".join(map(repr, circle[:6])) + " ..." * (len(circle) > 6)
+                raise ParameterError(f"a workflow must come to an end, but {shown} is a circle")
+            elif move.to not in order:
+                path[move.to] = None
+                ahead.append((move.to, iter(self.moves[move.to])))
+        return tuple(order)
+
+    @functools.cached_property
+    def ends(self) -> tuple[Cell, ...]:
+        """The states without a move."""
+        return tuple(state for state, moves in self.moves.items() if not moves)
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[Composition, ...]:
+        """Lists the compositions that the moves run, each once."""
+        runs = (move.runs for moves in self.moves.values() for move in moves)
+        return tuple(dict.fromkeys(runs))
+
+    @staticmethod
+    def chain(step: Composable | Sequence[Composable], stops: Sequence[int]) -> Workflow:
+        """Steps in a fixed order, with states 0 and the numbers of steps after which one may stop.
+
+        Args:
+            step: a mechanism or composition; or a list of them, of which the k-th is step k.
+            stops: ascending numbers of steps, each >= 1; the last ends the run.
+        """
+        stops = stops_of(stops)
+        blocks = blocks_between(step, stops)
+        states = [0, *stops]
+        moves: dict[Cell, list[tuple[Composable, Cell]]] = {
+            state: [(block, after)]
+            for (state, after), block in zip(itertools.pairwise(states), blocks, strict=True)
+        }
+        return Workflow({**moves, stops[-1]: []})
+
+    @staticmethod
+    def menu(items: Mapping[str, tuple[Composable, int]], rounds: int | None = None) -> Workflow:
+        """Any of the items next, each at most so often; a state says how often each one has run.
+
+        States are tuples of these numbers, in the order of ``items``: orders of the same runs are
+        one state.
+
+        Args:
+            items: for each name a mechanism or composition, and the largest number of its runs.
+            rounds: the largest number of runs of all items together; no limit if absent.
+
+        Raises:
+            ParameterError: there is no item, a number is no integer >= 1, or there are too many
+                states.
+        """
+        known: object = items
+        if not isinstance(known, Mapping):
+            raise refuse("items", "map names to (mechanism, most runs)", items)
+        names = list(items)
+        if not names:
+            raise ParameterError("a menu must have at least one item, got none")
+        runs, most = [], []
+        for name, given in items.items():
+            pair: tuple[Any, ...] = tuple(given) if isinstance(given, (list, tuple)) else ()
+            if len(pair) != 2:
+                raise refuse(f"items[{name!r}]", "be (mechanism, most runs)", given)
+            runs.append(_composition(f"items[{name!r}][0]", pair[0]))
+            most.append(positive_count(**{f"items[{name!r}][1]": pair[1]}))
+        limit = sum(most) if rounds is None else positive_count(rounds=rounds)
+        if math.prod(k + 1 for k in most) > 100 * _MOST_STATES:
+            raise refuse("items", f"have at most {_MOST_STATES:,} states", math.prod(most))
+        moves: dict[Cell, list[tuple[Composable, Cell]]] = {}
+        for used in itertools.product(*(range(k + 1) for k in most)):
+            if sum(used) <= limit:
+                moves[used] = [
+                    (runs[i], (*used[:i], used[i] + 1, *used[i + 1 :]))
+                    for i in range(len(most))
+                    if used[i] < most[i] and sum(used) < limit
+                ]
+        return Workflow(moves)
+
+    def delta(self, prices: Mapping[Cell, float], rtol: float = 1e-3) -> Bounds:
+        """Bounds the smallest delta that covers every way of choosing and stopping.
+
+        Guarantee: at these prices and ``delta.upper``, all that the analyst sees is output-DP, with
+        one cell for each state where they may stop (:class:`OutputDP`). No smaller delta than
+        ``delta.lower`` is covered, if the mechanisms are the worst that their pairs allow.
+        (upper - lower) <= rtol * upper, unless the bounds are ``apart``.
+        Source: backward induction with an analyst who chooses; Hartmann et al. 2022, Theorem 15,
+        for a chain.
+
+        Args:
+            prices: for each state where one may stop its price, >= 0, nats. Each end needs one.
+            rtol: wanted relative gap, in (0, 1).
+
+        Raises:
+            ParameterError: a state is unknown, a price is refused, or an end has no price.
+            PrecisionError: the gap cannot be reached; says which one was.
+        """
+        rtol = positive(rtol=rtol)
+        if not rtol < 1:
+            raise refuse("rtol", "be in (0, 1)", rtol)
+        kept = self._prices(prices)
+        graph = self.graph(kept)
+        found = delta_of(graph, rtol)
+        below = [block.attained_early for block in graph.blocks]
+        if any(block is not None for block in below):
+            blocks = (
+                compose([attained or block])
+                for attained, block in zip(below, graph.blocks, strict=True)
+            )
+            attained = Graph(graph.nodes, tuple(blocks))
+            lower = delta_of(attained, rtol).lower  # guard: workflow-lower-bound-attained
+            apart = compose(graph.blocks).apart or "moves whose pairs are not attained"
+            return Bounds(min(lower, found.upper), found.upper, apart=apart)
+        if found.relative_gap > rtol and found.upper > _FLOOR:
+            raise PrecisionError(
+                f"delta is in {found} (relative gap {found.relative_gap:.2g}): "
+                f"relative gap {rtol:g} was not reached",
+                found.lower,
+                found.upper,
+            )
+        return found
+
+    def _prices(self, prices: Mapping[Cell, float]) -> dict[Cell, float]:
+        if not isinstance(prices, Mapping):
+            raise refuse("prices", "map states to prices", prices)
+        for state in prices:
+            if state not in self.moves:
+                raise refuse("prices", "name states of the workflow", state)
+        for state in self.ends:
+            if state not in prices:
+                raise ParameterError(f"prices must have one for the end {state!r}")
+        return {state: non_negative(**{f"prices[{state!r}]": e}) for state, e in prices.items()}
+
+    def graph(self, prices: Mapping[Cell, float]) -> Graph:
+        """The workflow as nodes and blocks, for an induction."""
+        index = {state: i for i, state in enumerate(self.order)}
+        block = {runs: i for i, runs in enumerate(self._blocks)}
+        nodes = tuple(
+            Node(
+                tuple((block[move.runs], index[move.to]) for move in self.moves[state]),
+                prices.get(state),
+            )
+            for state in self.order
+        )
+        return Graph(nodes, self._blocks)
+
+    def guarantee(self, prices: Mapping[Cell, float], delta: float | Bounds) -> OutputDP:
+        """Returns the workflow as output differential privacy: one cell for each priced state.
+
+        Args:
+            prices: as for :meth:`delta`.
+            delta: one that :meth:`delta` has certified for these prices; its upper bound counts.
+        """
+        return OutputDP(self._prices(prices), delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, with a version, from which :meth:`from_dict` builds the same value."""
+        return {
+            "tightbudget": _VERSION,
+            "workflow": [
+                {
+                    "state": _listed(state),
+                    "moves": [
+                        {"steps": move.runs.to_dict()["steps"], "to": _listed(move.to)}
+                        for move in moves
+                    ],
+                }
+                for state, moves in sorted(
+                    self.moves.items(), key=lambda item: item[0] != self.start
+                )
+            ],
+        }
+
+    @staticmethod
+    def from_dict(content: Any) -> Workflow:
+        """The workflow that :meth:`to_dict` wrote.
+
+        Raises:
+            FileError: another version, or no workflow.
+            ParameterError: a parameter, a state or a move is refused.
+        """
+        try:
+            if content["tightbudget"] != _VERSION:
+                raise FileError(f"no workflow of version {_VERSION}")
+            moves = {
+                _tupled(row["state"]): [
+                    (
+                        Composition.from_dict({"tightbudget": 1, "steps": move["steps"]}),
+                        _tupled(move["to"]),
+                    )
+                    for move in row["moves"]
+                ]
+                for row in content["workflow"]
+            }
+        except (KeyError, TypeError) as error:
+            raise FileError(f"no workflow: {error!r}") from error
+        return Workflow(moves)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Workflow, (dict(self.moves), self.start)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workflow) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[object, ...]:
+        moves = frozenset((state, frozenset(moves)) for state, moves in self.moves.items())
+        return self.start, moves
+
+    def __repr__(self) -> str:
+        number = sum(map(len, self.moves.values()))
+        return (
+            f"<Workflow: {len(self.moves):,} states, {number:,} moves, from {self.start!r} to "
+            f"{len(self.ends):,} end{'s' * (len(self.ends) != 1)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Writes a table of the states and their moves, for a notebook."""
+        rows = [
+            (repr(state), "; ".join(f"{move.runs} to {move.to!r}" for move in moves) or "end")
+            for state, moves in itertools.islice(self.moves.items(), notebook.MOST_ROWS)
+        ]
+        return notebook.shown(
+            notebook.table(rows, head=("state", "moves")), notebook.muted(repr(self))
+        )
+
+
+def delta_of(graph: Graph, rtol: float) -> Bounds:
+    """Bounds the delta of a graph's dominating pairs; no closer than several lattices make them."""
+    worst = Bounds(0.0, 0.0)
+    for direction in compose(graph.blocks).directions:
+        losses = GraphLosses(graph, direction)
+        worst = Bounds.worst([worst, _of_direction(losses, rtol, worst.lower)])
+    return worst
+
+
+def _of_direction(losses: GraphLosses, rtol: float, least: float) -> Bounds:
+    """Bounds of one direction's delta; no closer than to be below ``least``, if they are."""
+    if losses.gain <= _NOTHING:  # no price is below the largest loss
+        sure = losses.infinity
+        return Bounds(sure.lower, min(1.0, sure.upper + 2 * losses.gain))
+    found, at_most, extended, expected = Bounds(0.0, 1.0), math.inf, False, math.inf
+    share = max(_SHARE, _COARSE / rtol)
+    for _ in range(_PASSES):
+        lattice = losses.lattice(rtol, share, at_most=at_most, extended=extended, least=least)
+        try:
+            induction = WorkflowInduction(losses, lattice)
+        except PrecisionError:
+            break  # a finer lattice would be too long
+        found = found.meet(Bounds(induction.lower(), induction.upper()))
+        gap = found.relative_gap
+        if gap <= rtol or found.upper <= max(least, _FLOOR):
+            break
+        if gap > 1.5 * expected:
+            if extended:
+                break  # what does not shrink is rounding
+            extended = True
+        finer = min(0.25, max(1e-2, 0.5 * rtol / gap))
+        at_most, expected = lattice.step * math.sqrt(finer), gap * math.sqrt(finer)
+    return found
+
+
+def _composition(name: str, given: object) -> Composition:
+    if not isinstance(given, Composable):
+        raise refuse(name, "be a mechanism or a composition", given)
+    return compose([given])
+
+
+def _state(state: object) -> Cell:
+    names: Iterable[object] = state if isinstance(state, tuple) else [state]
+    for name in names:
+        if isinstance(name, tuple):
+            _state(name)
+        elif isinstance(name, bool) or not isinstance(name, (str, int)):
+            raise refuse("a state", "be a text, an integer, or a tuple of these", state)
+    return state  # type: ignore[return-value]
+
+
+def _moves(state: Cell, given: object, states: Mapping[Cell, object]) -> tuple[Move, ...]:
+    """The moves of a state, checked."""
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise refuse(f"moves[{state!r}]", "be a list of (mechanism, next state)", given)
+    found = []
+    for i, move in enumerate(given):
+        name = f"moves[{state!r}][{i}]"
+        if isinstance(move, Move):
+            move = (move.runs, move.to)
+        if not (isinstance(move, tuple) and len(move) == 2):
+            raise refuse(name, "be (mechanism, next state)", move)
+        runs = _composition(f"{name}[0]", move[0])
+        try:
+            known = move[1] in states
+        except TypeError:
+            known = False
+        if not known:
+            raise refuse(f"{name}[1]", "be a state of the workflow", move[1])
+        found.append(Move(runs, move[1]))
+    return tuple(dict.fromkeys(found))
+
+
+def _listed(state: Cell) -> Any:
+    return [_listed(one) for one in state] if isinstance(state, tuple) else state
+
+
+def _tupled(state: Any) -> Cell:
+    return tuple(_tupled(one) for one in state) if isinstance(state, list) else state
