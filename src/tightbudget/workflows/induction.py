@@ -365,7 +365,7 @@ class WorkflowInduction:
             rest = np.zeros(self.points)
             for own, value in moves:
                 # what a larger chance of an infinite loss elsewhere is worth counts once
-                np.maximum(rest, value - sub_down(sure, own), out=rest)
+                np.maximum(rest, value - sub_down(sure, own), out=rest)  # guard: any-move-is-chosen
             if node.price is not None:
                 np.maximum(rest, self._payoff(node.price) - sure, out=rest)
             found.append((sure, rest * (1 + 2 * UNIT)))
@@ -382,6 +382,7 @@ class WorkflowInduction:
     def _sure(self, block: int, sure: float) -> float:
         """An upper bound of P(the block or a later one has an infinite loss)."""
         k = self.kernels[block]
+        # guard: infinite-loss-on-the-way
         return min(1.0, add_up(k.infinity.upper, mul_up(k.total, sure)))
 
     def _before(self, block: int, sure: float, value: FloatArray) -> FloatArray:
@@ -423,6 +424,7 @@ class WorkflowInduction:
                     options.append((np.ones(self.points), np.exp(cost) * (1 + 16 * UNIT)))
             for a, b in options:
                 better = a - b > p - q
+                # guard: cost-goes-with-the-gain
                 p, q = np.where(better, a, p), np.where(better, b, q)
             found.append((sure, p, q))
         _, p, q = found[-1]

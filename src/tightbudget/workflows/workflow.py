@@ -159,15 +159,13 @@ class Workflow:
             ParameterError: there is no item, a number is no integer >= 1, or there are too many
                 states.
         """
-        known: object = items
-        if not isinstance(known, Mapping):
+        if not isinstance(items, Mapping):
             raise refuse("items", "map names to (mechanism, most runs)", items)
-        names = list(items)
-        if not names:
+        if not items:
             raise ParameterError("a menu must have at least one item, got none")
         runs, most = [], []
         for name, given in items.items():
-            pair: tuple[Any, ...] = tuple(given) if isinstance(given, (list, tuple)) else ()
+            pair = list(given) if isinstance(given, (list, tuple)) else []
             if len(pair) != 2:
                 raise refuse(f"items[{name!r}]", "be (mechanism, most runs)", given)
             runs.append(_composition(f"items[{name!r}][0]", pair[0]))
