@@ -145,7 +145,7 @@ class Workflow:
         return Workflow({**moves, stops[-1]: []})
 
     @staticmethod
-    def menu(items: Mapping[str, tuple[Composable, int]], rounds: int | None = None) -> Workflow:
+    def menu(items: Mapping[str, Any], rounds: int | None = None) -> Workflow:
         """Any of the items next, each at most so often; a state says how often each one has run.
 
         States are tuples of these numbers, in the order of ``items``: orders of the same runs are
