@@ -9,37 +9,37 @@
    mechanism that some member dominates; which member, is chosen after all that was seen.  For n
    runs there is a joint pair: that of n + 1 runs dominates any member together with that of n runs.
 
-   Lemma families:            every f-divergence of all that is seen is at most that of all pairs
+   Theorem families:            every f-divergence of all that is seen is at most that of all pairs
                               and joint pairs together, in any order, with any number of runs left.
-   Lemma families_private:    so all that is seen is (epsilon, delta)-DP for every epsilon, where
+   Theorem families_private:    so all that is seen is (epsilon, delta)-DP for every epsilon, where
                               delta is that of all these pairs together, in both directions.
-   Lemma joint_by_deltas:     pairs are joint pairs if their deltas are large enough: those of n + 1
+   Theorem joint_by_deltas:     pairs are joint pairs if their deltas are large enough: those of n + 1
                               runs at least those of any member together with n runs.
-   Lemma two_ends:            if all losses lie in an interval of a known length, one of the pairs
+   Theorem two_ends:            if all losses lie in an interval of a known length, one of the pairs
                               with two outputs, at the ends of that interval, dominates.
-   Lemma bounded_range:       so, for mechanisms of this bounded range, joint_by_deltas need be
+   Theorem bounded_range:       so, for mechanisms of this bounded range, joint_by_deltas need be
                               checked only for the pairs with two outputs.
 
    GRAPHS.  In each state there are moves, each with a pair and the next state: a mechanism runs
    that this pair dominates.  In some states one may stop, and gains what a sublinear function says
    of the probabilities a and b of what was seen: in a state of the price E, (a - e^E b)_+.
 
-   Lemma choices:             if in each state W is sublinear, at least the gain of stopping, and at
+   Theorem choices:             if in each state W is sublinear, at least the gain of stopping, and at
                               least the sum of the W behind the outputs of each move's pair (of any
                               number of moves: of all members of a family, too), then all that is
                               gained is at most W of the first state.
-   Lemma induction_covers:    in a finite graph without cycles, the recursion of the code is such a W:
+   Theorem induction_covers:    in a finite graph without cycles, the recursion of the code is such a W:
                               the largest of the gain of stopping and of these sums of all moves.
-   Lemma attained:            one analyst, who runs the pairs themselves, gains just as much.
-   Lemma from_below:          any set of what is seen, chosen by merged outputs as one likes, has a
+   Theorem attained:            one analyst, who runs the pairs themselves, gains just as much.
+   Theorem from_below:          any set of what is seen, chosen by merged outputs as one likes, has a
                               probability A and a charge B = sum of e^E Pr(under x'): where a and b
                               are those of what was seen before, a A - b B is at most the value.
    Lemma walking_away:        W stays such a W if one may also stop in other states, and there pays as
                               in some state that moves lead to: one who walks away or crashes.
-   Lemma prices:              for every set S of what was seen, W being that of the prices' gains,
+   Theorem prices:              for every set S of what was seen, W being that of the prices' gains,
        Pr(seen under x in S)  <=  W + sum of e^E Pr(seen under x' in S, stopped at the price E):
                               each output is charged the price of the state where it stopped.
-   Lemma prices_attained:     for one analyst and one set S these are equal: the recursion finds the
+   Theorem prices_attained:     for one analyst and one set S these are equal: the recursion finds the
                               least such delta.
 
    A pair's outputs of infinite loss (q = 0) are outputs as any other.  What is said of graphs is
@@ -176,7 +176,7 @@ Proof.
   - intros o _. rewrite ahead_first. apply sum_ext. intros o' _. f_equal; ring.
 Qed.
 
-Lemma families : forall (O A : Type) plan (t : analyst O A),
+Theorem families : forall (O A : Type) plan (t : analyst O A),
   (forall e, In e plan -> sound e) -> follows_plan plan t ->
   dominated (map snd (views O A t 1 1)) (together (map whole plan)).
 Proof.
@@ -204,7 +204,7 @@ Proof.
   - rewrite ahead_together. apply Req_le, sum_ext. intros o _. f_equal; ring.
 Qed.
 
-Lemma families_private : forall (O A : Type) plan (t : analyst O A) epsilon,
+Theorem families_private : forall (O A : Type) plan (t : analyst O A) epsilon,
   (forall e, In e plan -> sound e) -> follows_plan plan t ->
   forall S : A -> bool,
     let all_runs := together (map whole plan) in
@@ -217,7 +217,7 @@ Proof.
 Qed.
 
 (* Where the deltas of the joint pairs are known, they are enough. *)
-Lemma joint_by_deltas : forall (members : pair -> Prop) joint number,
+Theorem joint_by_deltas : forall (members : pair -> Prop) joint number,
   (forall n, (n <= number)%nat -> is_law (joint n)) ->
   (forall F, members F -> is_law F) ->
   (forall F n epsilon, members F -> (n < number)%nat ->
@@ -273,7 +273,7 @@ Proof.
   unfold in_bucket in *. simpl in *. lra.
 Qed.
 
-Lemma two_ends : forall range t X, 0 < range -> is_law X ->
+Theorem two_ends : forall range t X, 0 < range -> is_law X ->
   (forall o, In o X -> in_bucket (t - range) t o) ->
   of_range range (at_ends range t) /\ dominated X (at_ends range t).
 Proof.
@@ -284,7 +284,7 @@ Proof.
   apply range_of_ends. rewrite <- T. apply in_bucket_total, H.
 Qed.
 
-Lemma bounded_range : forall range joint number, 0 < range ->
+Theorem bounded_range : forall range joint number, 0 < range ->
   (forall n, (n <= number)%nat -> is_law (joint n)) ->
   (forall t n epsilon, 0 <= t <= range -> (n < number)%nat ->
     delta_at epsilon (product (at_ends range t) (joint n)) <= delta_at epsilon (joint (S n))) ->
@@ -321,7 +321,7 @@ Record covers (move : State -> pair -> State -> Prop) (W : State -> R -> R -> R)
   at_moves : forall s X s' a b, move s X s' -> 0 <= a -> 0 <= b ->
     sum (fun o => W s' (a * fst o) (b * snd o)) X <= W s a b }.
 
-Lemma choices : forall (O A : Type) move W s (t : analyst O (A * State)),
+Theorem choices : forall (O A : Type) move W s (t : analyst O (A * State)),
   covers move W -> keeps_to (below move) stops_there s t -> gains t 1 1 <= W s 1 1.
 Proof.
   intros O A move W s t C K.
@@ -469,7 +469,7 @@ Proof.
     apply sum_sublinear; [apply IH | apply (P s (X, s')), moves_to_choose, H].
 Qed.
 
-Lemma induction_covers : acyclic -> moves_have_pairs -> (forall s, sublinear (gain s)) ->
+Theorem induction_covers : acyclic -> moves_have_pairs -> (forall s, sublinear (gain s)) ->
   covers one_of_the_moves value.
 Proof.
   intros C P G. split.
@@ -528,7 +528,7 @@ Proof.
     + intros v [<- | []]. reflexivity.
 Qed.
 
-Lemma attained : acyclic -> goes_on -> forall s,
+Theorem attained : acyclic -> goes_on -> forall s,
   exists t : analyst (R * R) ((R * R) * State),
     keeps_to one_of_the_moves stops_there s t /\ gains t 1 1 = value s 1 1.
 Proof.
@@ -559,7 +559,7 @@ Proof.
   - apply largest_above. simpl. auto.
 Qed.
 
-Lemma from_below : acyclic -> moves_have_pairs -> (forall s, sublinear (gain s)) ->
+Theorem from_below : acyclic -> moves_have_pairs -> (forall s, sublinear (gain s)) ->
   (forall s a b, 0 <= gain s a b) ->
   forall s A B, done s A B -> forall a b, 0 <= a -> 0 <= b -> a * A - b * B <= value s a b.
 Proof.
@@ -629,7 +629,7 @@ Definition charged {O A : Type} (t : analyst O (A * State)) (S : A * State -> bo
   sum (fun v => when (S (fst v)) (exp (price (snd (fst v))) * snd (snd v)))
     (views O (A * State) t 1 1).
 
-Lemma prices : forall (O A : Type) move W s (t : analyst O (A * State)),
+Theorem prices : forall (O A : Type) move W s (t : analyst O (A * State)),
   covers State may_stop gain_at move W ->
   keeps_to (below move) (stops_there State may_stop) s t ->
   forall S, chance_of t S <= W s 1 1 + charged t S.
@@ -643,7 +643,7 @@ Proof.
   unfold when. destruct (S (fst v)); lra.
 Qed.
 
-Lemma prices_attained : forall moves rank,
+Theorem prices_attained : forall moves rank,
   acyclic State moves rank -> goes_on State may_stop moves -> forall s,
   exists (t : analyst (R * R) ((R * R) * State)) S,
     keeps_to (one_of_the_moves State moves) (stops_there State may_stop) s t

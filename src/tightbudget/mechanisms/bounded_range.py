@@ -101,6 +101,7 @@ def bearable(span: float, runs: int) -> bool:
     return runs <= _MOST_RUNS and _grid(span, runs, 0).work(runs) <= _BEARABLE
 
 
+# Proof: proofs/choices.v, theorems joint_by_deltas, two_ends, bounded_range
 @functools.lru_cache(maxsize=32)  # a curve asks for the same pair at each of its points
 def above(span: float, runs: int, halvings: int) -> AtomicPair:
     """A pair that dominates adaptive runs of a family of bounded range.

@@ -24,6 +24,7 @@ from tightbudget.pairs.pair import Atoms, Pair
 _LEAST_EPSILON, _LARGEST_EPSILON = 1e-4, 20.0
 
 
+# Proof: proofs/choices.v, theorems families, families_private
 @dataclass(frozen=True)
 class ExponentialMechanism(Mechanism):
     """Chooses one of many candidates, each with a chance proportional to e^(factor * score).

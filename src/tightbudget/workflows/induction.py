@@ -350,6 +350,7 @@ class WorkflowInduction:
         other.graph = graph
         return other
 
+    # Proof: proofs/choices.v, theorems choices, induction_covers
     def upper(self) -> float:
         """An upper bound of delta.
 
@@ -404,6 +405,7 @@ class WorkflowInduction:
         right = min(max(0, begin + reached - self.points), reached)
         return left, right, slice(max(0, begin), max(0, begin) + reached - left - right)
 
+    # Proof: proofs/choices.v, theorem from_below
     def lower(self) -> float:
         """A lower bound of delta: what one way of choosing and stopping gains.
 

@@ -183,6 +183,7 @@ class Workflow:
                 ]
         return Workflow(moves)
 
+    # Proof: proofs/choices.v, theorems prices, attained, prices_attained
     def delta(self, prices: Mapping[Cell, float], rtol: float = 1e-3) -> Bounds:
         """Bounds the smallest delta that covers every way of choosing and stopping.
 
