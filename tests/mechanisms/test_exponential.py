@@ -111,6 +111,7 @@ def test_before_other_blocks_nothing_is_a_strategy() -> None:
     """Of blocks that may be the last one to run, only the last one's runs see all others."""
     early = tb.stopping_delta(Choice(0.5), [2, 4], [1.2, 2.0])
     assert early.lower <= early.upper
+    assert early.apart == "choices of what runs next before the last stop"
     never = tb.compose([Choice(0.5) * 4]).delta(2.0)
     assert early.upper >= never.lower
 

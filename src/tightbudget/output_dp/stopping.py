@@ -111,7 +111,15 @@ def down_to_attained(
     joint = Bounds(lower, bounds.upper)  # guard: stopping-lower-bound-attained
     if joint.relative_gap <= rtol or joint.upper <= _FLOOR:
         return joint
-    return Bounds(lower, bounds.upper, apart=compose(blocks).apart)
+    return Bounds(lower, bounds.upper, apart=_apart(blocks))
+
+
+def _apart(blocks: tuple[Composition, ...]) -> str:
+    """Names what keeps the bounds of a run that may stop after each of ``blocks`` apart."""
+    said = [compose(blocks).apart]
+    if any(mechanism.strategic for block in blocks[:-1] for mechanism, _ in block.parts):
+        said.append("choices of what runs next before the last stop")
+    return "; ".join(filter(None, said))
 
 
 def _attained(blocks: tuple[Composition, ...]) -> list[Composable | None]:
