@@ -34,7 +34,7 @@
    Theorem from_below:          any set of what is seen, chosen by merged outputs as one likes, has a
                               probability A and a charge B = sum of e^E Pr(under x'): where a and b
                               are those of what was seen before, a A - b B is at most the value.
-   Lemma walking_away:        W stays such a W if one may also stop in other states, and there pays as
+   Theorem walking_away:        W stays such a W if one may also stop in other states, and there pays as
                               in some state that moves lead to: one who walks away or crashes.
    Theorem prices:              for every set S of what was seen, W being that of the prices' gains,
        Pr(seen under x in S)  <=  W + sum of e^E Pr(seen under x' in S, stopped at the price E):
@@ -599,7 +599,7 @@ Proof.
   rewrite E in J. simpl in J. rewrite !Rmult_1_r in J. exact J.
 Qed.
 
-Lemma walking_away : forall State may_stop gain may_stop' gain' move W,
+Theorem walking_away : forall State may_stop gain may_stop' gain' move W,
   covers State may_stop gain move W ->
   (forall s, may_stop' s = true -> exists s',
     leads_to move s s' /\ may_stop s' = true /\ gain' s = gain s') ->

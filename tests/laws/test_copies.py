@@ -35,6 +35,7 @@ from tightbudget.promises.charging import Keyed
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 from tightbudget.release.stopping import StoppingCallback
+from tightbudget.release.workflow_run import WorkflowRun
 
 HALF = tb.OutputDP({"a": 0.5, "b": 0.25})
 REFUSED = "cannot be copied or pickled: "
@@ -74,6 +75,13 @@ def a_callback() -> Iterator[Any]:
         run.should_stop(1, True)
 
 
+@contextmanager
+def a_workflow_run() -> Iterator[Any]:
+    workflow = tb.workflows.Workflow.chain(tb.Gaussian(20.0), [1])
+    with WorkflowRun(tb.workflows.priced(workflow, 1e-5), tb.OutputDPFilter(5, 0.1)) as run:
+        yield run
+
+
 # how one is made, of each kind that is refused
 REFUSING: dict[str, Callable[[], Any]] = {
     "Account": lambda: Account(OutputDPOdometerRule()),
@@ -88,6 +96,7 @@ REFUSING: dict[str, Callable[[], Any]] = {
     "AboveThresholdRun": a_search,
     "Started": a_start,
     "StoppingCallback": a_callback,
+    "WorkflowRun": a_workflow_run,
     "Pool": lambda: Pool(lambda size: None, 8),  # type: ignore[arg-type, return-value]
 }
 # of one ledger, in its file or behind its address: a copy is the same one, and charges it

@@ -192,6 +192,8 @@ def test_a_guarantee_has_a_cell_for_each_price() -> None:
     guarantee = WORKFLOW.guarantee(prices, WORKFLOW.delta(prices))
     assert guarantee.price("end") == Fraction(3, 2)
     assert guarantee.price(("t", 1)) == 1
+    # the binary value is charged, for which delta is certified
+    assert WORKFLOW.guarantee({"end": 0.1}, 1e-5).price("end") == Fraction(0.1) > Fraction(1, 10)
 
 
 def test_it_shows_what_it_is() -> None:

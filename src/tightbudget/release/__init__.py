@@ -40,6 +40,7 @@ from tightbudget.release.noise.noise import FixedNoise, Noise, OpenDPNoise
 from tightbudget.release.release import Receipt, Rehearsal, Release, ReleasePreview
 from tightbudget.release.run_lengths import RunLengths
 from tightbudget.release.stopping import StoppingCallback
+from tightbudget.release.workflow_run import WorkflowRun
 
 if TYPE_CHECKING:
     from tightbudget.release.mechanisms.logistic_regression import PrivateLogisticRegression
@@ -74,6 +75,7 @@ __all__ = [
     "SparseVectorRelease",
     "SparseVectorRun",
     "StoppingCallback",
+    "WorkflowRun",
     "GatedRelease",
     "GateSensitivity",
     "TopK",

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -258,7 +259,9 @@ class Workflow:
             prices: as for :meth:`delta`.
             delta: one that :meth:`delta` has certified for these prices; its upper bound counts.
         """
-        return OutputDP(self._prices(prices), delta)
+        # the binary values for which delta is certified, and not the decimals that they print
+        kept = {state: Fraction(e) for state, e in self._prices(prices).items()}
+        return OutputDP(kept, delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, with a version, from which :meth:`from_dict` builds the same value."""
