@@ -101,7 +101,7 @@ REFUSING: dict[str, Callable[[], Any]] = {
 }
 # of one ledger, in its file or behind its address: a copy is the same one, and charges it
 OF_A_LEDGER = {
-    "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "Blocks", "BlockRange", "RemoteLedger",
+    "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "Asking", "Blocks", "BlockRange", "RemoteLedger",
     "RemoteBudget", "RemoteHold", "RemoteBlocks", "RemoteBlockRange",
 }  # fmt: skip
 # that have no state of their own, or none that is paid for, and why
@@ -124,8 +124,9 @@ OTHERS = {
     "TightTrainingAccountant": "computes what a training costs, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
     "BackwardInduction": "a computation",
-    "GraphLosses": "a computation",
-    "WorkflowInduction": "a computation",
+    "KeepingMeter": "for one run of a ledger, which starts once",
+    "KeptAnswers": "reads and writes a file, and pays for nothing",
+    "OneStatement": "inside one release, and pays for nothing",
     "EventError": "a refusal",
     "Reader": "reads rules of tables, and pays for nothing",
     "Search": "inside runs, which are refused, as is its stock of noise",
