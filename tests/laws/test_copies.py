@@ -101,8 +101,8 @@ REFUSING: dict[str, Callable[[], Any]] = {
 }
 # of one ledger, in its file or behind its address: a copy is the same one, and charges it
 OF_A_LEDGER = {
-    "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "Asking", "Blocks", "BlockRange", "RemoteLedger",
-    "RemoteBudget", "RemoteHold", "RemoteBlocks", "RemoteBlockRange",
+    "Ledger", "LedgerBudget", "LedgerHold", "Keyed", "Asking", "Blocks", "BlockRange",
+    "RemoteLedger", "RemoteBudget", "RemoteHold", "RemoteBlocks", "RemoteBlockRange",
 }  # fmt: skip
 # that have no state of their own, or none that is paid for, and why
 OTHERS = {

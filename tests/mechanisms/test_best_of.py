@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 from scipy.stats import norm
+from tests.guards.mutants import Without, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.mechanisms.polygon_below import Points, polygon_below
@@ -299,3 +300,30 @@ def test_it_is_read_back_and_shown() -> None:
     declared = (tb.Gaussian(1.0) * 2).best_of(tb.trials.Poisson(4.0)).under("replace-one")
     assert isinstance(declared, tb.mechanisms.BestOf)
     assert declared.run.relation is tb.Neighbouring.REPLACE_ONE
+
+
+def the_best_of_exponential_mechanisms_is_no_worse_than_one_of_fixed_intervals() -> bool:
+    # one data set has one interval of losses in all trials
+    law, mechanism = tb.trials.NegativeBinomial(5.0), tb.ExponentialMechanism(1.0)
+    e = math.e
+    most = 0.0
+    for u in (1.3, 1.65, 2.1):  # e^t
+        p = (e - u) / (e - 1)
+        fixed = tb.HistogramPair((p, 1 - p), (p / u, (1 - p) * e / u)).best_of(law)
+        most = max(most, fixed.answer(delta=1e-3).bounds.upper)
+    return mechanism.best_of(law).answer(delta=1e-3).bounds.lower <= 1.01 * most
+
+
+@pytest.mark.slow
+def test_no_interval_of_losses_is_chosen_after_the_search() -> None:
+    assert the_best_of_exponential_mechanisms_is_no_worse_than_one_of_fixed_intervals()
+
+
+@pytest.mark.slow
+def test_a_pair_that_no_data_set_attains_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = Without(
+        "the pair of one exponential mechanism for an instance",
+        {"one-run-is-below-the-best": "whole = run.attained or run"},
+        the_best_of_exponential_mechanisms_is_no_worse_than_one_of_fixed_intervals,
+    )
+    lose_a_truth(monkeypatch, without)

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mpmath import mp
+from tests.guards.mutants import Without, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.errors import ParameterError
@@ -200,3 +201,27 @@ def test_refusals_of_groups_and_of_names() -> None:
         Choice(10.0).group(3)
     with pytest.raises(ParameterError, match="epsilon is that of the whole mechanism"):
         Choice(epsilon=1.0, sensitivity=2.0)  # type: ignore[call-arg]
+
+
+def a_sampled_group_attains_its_lower_bound() -> bool:
+    # three records of which one or more are in a sample: no more than one run of an even interval
+    # less than the base's pair, whose interval is chosen by what is asked
+    grouped = (tb.ExponentialMechanism(1.0).subsampled(0.1).group(3) * 10).answer(delta=1e-6)
+    p = 1 / (1 + math.exp(-0.5))
+    even = tb.HistogramPair((p, 1 - p), (1 - p, p)).subsampled(1 - 0.9**3)
+    return grouped.bounds.lower <= 1.001 * (even * 10).epsilon(1e-6).upper
+
+
+def test_a_sampled_group_attains_its_lower_bound() -> None:
+    assert a_sampled_group_attains_its_lower_bound()
+
+
+def test_a_sampled_pair_that_no_data_set_attains_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without = Without(
+        "the sampled pair of a strategy for an instance of a group",
+        {"sampled-group-attained": "return sampled"},
+        a_sampled_group_attains_its_lower_bound,
+    )
+    lose_a_truth(monkeypatch, without)

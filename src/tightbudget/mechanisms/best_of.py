@@ -152,7 +152,7 @@ class _Ranked(Mechanism):
     trials: Trials
 
     def is_symmetric(self) -> bool:
-        return len((self.run.attained or self.run).directions) == 1
+        return len((self.run.attained_early or self.run).directions) == 1
 
     def pair(self, direction: Direction) -> Pair:
         return _below(self.run, self.trials, direction)
@@ -378,7 +378,7 @@ def _envelope(lines: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fr
 @functools.lru_cache(maxsize=64)
 def _below(run: Composition, trials: Trials, direction: Direction) -> AtomicPair:
     """The best of many runs by a score that ranks the cells of a run below the exact one."""
-    whole = run.attained or run
+    whole = run.attained_early or run  # guard: one-run-is-below-the-best
     profile = _profile(whole)
     directions = whole.directions
     own = profile[directions.index(direction) if len(directions) > 1 else 0]

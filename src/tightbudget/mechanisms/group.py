@@ -297,8 +297,10 @@ class _SampledGroup(Mechanism):
                 found = Either(chance, grouped(self.base, i), found)
         return found.subsampled(self._any[1] if sizes[0] == 0 else 1.0).pair(direction)
 
-    def instance(self) -> Mechanism:
-        return self.base.subsampled(self._any[0])
+    def instance(self) -> Composable | None:
+        sampled = self.base.subsampled(self._any[0])
+        attained = sampled.instance()  # where no data set attains the base's own pair
+        return sampled if attained is None else attained  # guard: sampled-group-attained
 
     @property
     def apart(self) -> str:
