@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -113,9 +114,9 @@ def test_a_state_without_a_price_costs_the_cheapest_that_could_have_come_next() 
 
 def failure_costs_the_costliest() -> bool:
     budget = tb.OutputDPFilter(epsilon=5, delta=0.3)
-    with pytest.raises(ZeroDivisionError), WorkflowRun(PRICED, budget) as run:
+    with contextlib.suppress(ZeroDivisionError), WorkflowRun(PRICED, budget) as run:
         run.go("quiet")
-        1 / 0  # noqa: B018
+        raise ZeroDivisionError
     return math.isclose(budget.left.epsilon, 5 - max(PRICED.prices.values()))
 
 
