@@ -65,10 +65,12 @@ from tightbudget.trials import Binomial, Trials, trials_of
 # These trade tightness for time, and a certified answer stays one for any of them.
 _DOTS = 400  # points of the curve of one run
 _LARGEST = 5e3  # nats: the largest epsilon of that curve
+_MOST_LOG = 690.0  # nats: e^690 and its inverse are doubles
 _GAP = 1e-5  # wanted relative gap of delta at each point
 _NEVER = 1e-30  # a delta beyond which a curve is not followed
-_RANKS = 1200  # probabilities to be exceeded, at which the lines of H are made
+_RANKS = 3000  # probabilities to be exceeded, at which the lines of H are made
 _DECADES = 6.0  # so far below the inverse of the mean they begin
+_CLOSE = 1e-7  # a distance of ranks, relative to that from 0 or 1, below which one is left out
 _CHORD = 1e-6  # a relative error of delta that a point is left out for
 _MOST_TOGETHER = 1000  # trials whose composition is asked for, too
 _REFERENCE = 1e-6  # the delta at which the score of the lower bound is the worst, about
@@ -204,13 +206,14 @@ class _Polygon:
     @staticmethod
     def of(points: Sequence[Points]) -> _Polygon:
         worst = np.max([p.upper for p in points], axis=0).tolist()
+        known = [at for at in zip(points[0].epsilons, worst, strict=True) if at[0] <= _MOST_LOG]
         found: dict[float, float] = {0.0: 1.0}
-        for epsilon, delta in zip(reversed(points[0].epsilons), reversed(worst), strict=True):
+        for epsilon, delta in reversed(known):
             # a point may be moved right or up
             t, mirrored = exp_down(epsilon), 1 - (1 - Fraction(delta)) / Fraction(exp_up(epsilon))
             if epsilon > 0:
                 found[next_up(1.0 / t)] = double_up(mirrored)
-        for epsilon, delta in zip(points[0].epsilons, worst, strict=True):
+        for epsilon, delta in known:
             found.setdefault(exp_up(epsilon), delta)
         ends = sorted(found)
         return _Polygon(np.array(ends), np.array([found[end] for end in ends]))
@@ -231,6 +234,12 @@ class _Polygon:
         """Upper bounds of f(g) = min over the points of t g + delta, concave but for rounding."""
         lines = self.t[None, :] * g[:, None] + self.delta[None, :]
         return np.asarray(np.minimum(lines.min(axis=1) * (1 + 4 * UNIT), 1.0))
+
+    def kinks(self) -> FloatArray:
+        """Where f(g) goes from one point's line to the next one's, about; in (0, 1)."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            found = -np.diff(self.delta) / np.diff(self.t)
+        return np.asarray(found[(found > 0.0) & (found < 1.0)])
 
 
 # ------------------------------------------------------------------------------- from above
@@ -292,13 +301,24 @@ def _all_of(run: Composition, n: int) -> tuple[tuple[float, ...], FloatArray]:
 def _hinges(polygon: _Polygon, trials: Trials) -> tuple[FloatArray, FloatArray]:
     """Numbers y_j, rounded up, and shares c_j, rounded up, with H(y) <= sum c_j (1 - y / y_j)+ ."""
     begin = 10.0**-_DECADES / _steep(trials)
-    ranks = np.concatenate([[0.0], np.geomspace(begin, 1.0, _RANKS)])
+    small, near = np.geomspace(begin, 0.5, _RANKS), np.geomspace(0.5, 8 * UNIT, _RANKS // 2)
+    kinks = polygon.kinks()
+    ranks = np.unique(np.concatenate([[0.0], small, 1.0 - near, kinks, [1.0]]))
+    # rounding is a large part of a difference of values at ranks that are too close
+    gap = _CLOSE * np.minimum(ranks, 1.0 - ranks)[1:]
+    ranks = np.append(0.0, ranks[1:][np.diff(ranks) > gap])
     most = polygon.most(ranks)
     a = trials.density(exact(ranks)).upper
-    # f is known from above up to 8 units, and phi' of it from both sides
+    # f is known from above up to 16 units, and phi' of it from both sides
     low = trials.density(exact(most)).lower
-    high = trials.density(exact(most * (1 - 8 * UNIT))).upper
-    slopes = np.maximum(low - _sagging(ranks, low, high), 0.0)
+    high = trials.density(exact(most * (1 - 16 * UNIT))).upper
+    # Between two ranks a line is at most on the chord of the lines of both, if these are lowered by
+    # how far phi'(1 - f) sags. Where it sags by more than is left, it falls, and so does phi'.
+    sagging = _sagging(ranks, low, high)
+    steep = 2.0 * sagging > np.minimum(low[:-1], low[1:])
+    sagging[steep] = 0.0
+    slopes = low - np.maximum(np.append(sagging, 0.0), np.append(0.0, sagging))
+    a, slopes = np.append(a, a[:-1][steep]), np.append(slopes, low[1:][steep])
     lines = [(Fraction(x), Fraction(y)) for x, y in zip(a.tolist(), slopes.tolist(), strict=True)]
     corners = _envelope([*lines, (Fraction(0), Fraction(0))])
     y = np.array([double_up(corner) for corner, _ in corners])
@@ -316,14 +336,14 @@ def _steep(trials: Trials) -> float:
 
 
 def _sagging(x: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """Bounds how far a convex falling function is below the chords that meet at each point.
+    """Bounds how far a convex falling function is below each chord of two neighbouring points.
 
     Args:
         x: (n,) ascending.
         low, high: (n,) bounds of its values.
 
     Returns:
-        (n,) upper bounds.
+        (n - 1,) upper bounds.
     """
     width = np.diff(x)
     n = width.size
@@ -340,8 +360,7 @@ def _sagging(x: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     left, right = np.maximum(left, TINY), np.maximum(right, TINY)
     with np.errstate(over="ignore", invalid="ignore"):
         chord = left / (1.0 + left / right) * (1 + 8 * UNIT)
-    both = np.where(np.isinf(left), right, np.where(np.isinf(right), left, chord))
-    return np.asarray(np.maximum(np.append(both, 0.0), np.append(0.0, both)))
+    return np.where(np.isinf(left), right, np.where(np.isinf(right), left, chord))
 
 
 def _envelope(lines: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
