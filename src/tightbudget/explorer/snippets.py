@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import tightbudget
 from tightbudget import Composition
 from tightbudget.accounting.plan_file import plan_text, toml_value
 from tightbudget.mechanisms import MECHANISMS
@@ -52,7 +53,8 @@ def _mechanism(table: dict[str, Any]) -> str:
         arguments = [f"{name}={_value(value)}" for name, value in given.items()]
         if relation:
             arguments.append(f"relation=tb.Neighbouring({relation!r})")
-        made = f"tb.{cls.__name__}({', '.join(arguments)})"
+        room = "tb" if cls.__name__ in tightbudget.__all__ else "tb.mechanisms"
+        made = f"{room}.{cls.__name__}({', '.join(arguments)})"
     for name, value in ways.items():
         way = _DERIVED[name]
         made += f".{_call(way, way.given(value))}"

@@ -192,7 +192,7 @@ class Facts:
                 ]
                 return renyi.RenyiTable(orders, found)
         single = self.single[mechanism]
-        top = single.renyi(math.inf)
+        top = single.answer(order=math.inf).bounds  # at whatever gap: its upper bound counts
 
         def of_order(order: float) -> Bounds:
             # never more than the largest loss, and so far up hardly less
@@ -205,7 +205,9 @@ class Facts:
     @property
     def largest_loss(self) -> float:
         """The largest loss of any one run."""
-        return max(self.single[m].renyi(math.inf).upper for m, _ in self.composition.parts)
+        return max(
+            self.single[m].answer(order=math.inf).bounds.upper for m, _ in self.composition.parts
+        )
 
     @functools.cached_property
     def lines(self) -> tuple[list[Line], renyi.RenyiTable | None]:
