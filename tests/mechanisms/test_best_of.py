@@ -87,7 +87,7 @@ def test_outputs_that_are_hardly_ever_the_best_count() -> None:
     """Where 1 - G is small the density of the best falls to 0, and is no line between two ranks."""
     p = [Fraction(x, 2**40) for x in (53684457, 1099457681388, 209705, 52226)]
     q = [Fraction(x, 2**40) for x in (268107920, 1098170041078, 1047297, 1072431681)]
-    p, q = [[*x[:3], 1 - sum(x[:3])] for x in (p, q)]
+    p[3], q[3] = 1 - sum(p[:3], Fraction(0)), 1 - sum(q[:3], Fraction(0))
     law, phi = LAWS[-1]
     found = tb.HistogramPair(tuple(map(float, p)), tuple(map(float, q))).best_of(law)
     t = Fraction(math.exp(15.0))

@@ -360,7 +360,7 @@ def _sagging(x: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     left, right = np.maximum(left, TINY), np.maximum(right, TINY)
     with np.errstate(over="ignore", invalid="ignore"):
         chord = left / (1.0 + left / right) * (1 + 8 * UNIT)
-    return np.where(np.isinf(left), right, np.where(np.isinf(right), left, chord))
+    return np.asarray(np.where(np.isinf(left), right, np.where(np.isinf(right), left, chord)))
 
 
 def _envelope(lines: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
