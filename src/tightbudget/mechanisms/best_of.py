@@ -236,7 +236,7 @@ class _Polygon:
         return np.asarray(np.minimum(lines.min(axis=1) * (1 + 4 * UNIT), 1.0))
 
     def kinks(self) -> FloatArray:
-        """Where f(g) goes from one point's line to the next one's, about; in (0, 1)."""
+        """Lists the g in (0, 1) where f(g) goes from the line of a point to the next one, about."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             found = -np.diff(self.delta) / np.diff(self.t)
         return np.asarray(found[(found > 0.0) & (found < 1.0)])
