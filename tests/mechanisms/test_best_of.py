@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -270,6 +271,31 @@ def test_a_polygon_below_is_below(sigma: float) -> None:
         truth = gaussian_delta(mu, epsilon)
         assert mine <= truth * (1 + 1e-8) + 1e-15
         assert mine >= truth * 0.95 - 1e-12
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-5, 0.1])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_polygon_of_wide_bounds_is_below_exact_fractions(gap: float, both: bool) -> None:
+    """No mass is negative, and delta is at most the exact one, whatever the bounds leave open."""
+    p = (Fraction(5, 8), Fraction(3, 8), Fraction(0))
+    q = (Fraction(1, 8), Fraction(3, 4), Fraction(1, 8))
+    wide = random.Random(3)
+    for top in (0.3, 1.0, 1.7, 5.0):
+        epsilons = [top * j / 12 for j in range(13)]
+        points = []
+        for a, b in ((p, q), (q, p)):
+            deltas = [float(delta_of(list(a), list(b), Fraction(math.exp(e)))) for e in epsilons]
+            lower = [max(0.0, d * (1 - gap * wide.random()) - 1e-12) for d in deltas]
+            upper = [min(1.0, d * (1 + gap * wide.random()) + 1e-12) for d in deltas]
+            points.append(Points(epsilons, lower, upper))
+        cells = polygon_below(points[0], points[1] if both else None).ascending()
+        here, there = [cell.p for cell in cells], [cell.q for cell in cells]
+        assert min(here) >= 0 <= min(there)
+        assert abs(sum(there, Fraction(0)) - 1) < Fraction(1, 10**60)
+        for epsilon in np.linspace(-6.0, 6.0, 49).tolist():
+            t = Fraction(math.exp(epsilon))
+            exact_delta = delta_of(list(p), list(q), t)
+            assert delta_of(here, there, t) <= exact_delta + Fraction(1, 10**60)
 
 
 # ------------------------------------------------------------------------------- the laws

@@ -2,8 +2,9 @@
 
 delta is convex in t = e^epsilon. So a line through two of its points is below it outside of the
 two, and the larger of such lines from the left and from the right is below it between two
-neighbouring points. The lower convex hull of these lines' corners is the delta of a pair of
-finitely many outputs, which every pair with the given bounds dominates.
+neighbouring points. The line 1 - t is below it, too. The larger one of this line and the lower
+convex hull of those lines' corners is the delta of a pair of finitely many outputs, which every
+pair with the given bounds dominates.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def polygon_below(points: Points, other: Points | None) -> Cells:
         found = [_reversed(point) for point in _known(other)[1:]]
         known += [point for point in reversed(found) if point[0] > _SMALL]
     known += _known(points)
-    hull = falling_hull(_corners(known, lost))
+    hull = _above_line(falling_hull(_corners(known, lost)))
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(hull)]
     # a change of slope at t is a mass of Q, and t times it one of P; the rest is on one side alone
     masses = [after - before for before, after in pairwise([*slopes, Fraction(0)])]
@@ -134,6 +135,18 @@ def _corners(known: list[Known], lost: Fraction) -> list[Corner]:
             value = min(low + slope * (meet - t), low1 + back * (meet - t1))
             corners.append((meet, _short(value)))
     return corners
+
+
+def _above_line(hull: list[Corner]) -> list[Corner]:
+    """The corners of the larger one of a hull, flat on its right, and the line 1 - t."""
+    k = next((k for k, (t, d) in enumerate(hull) if d > 1 - t), len(hull))
+    if k == 1 or len(hull) == 1:
+        return hull
+    # they meet once, from the last corner that is not above the line to the next one
+    t, d = hull[k - 1]
+    slope = (hull[k][1] - d) / (hull[k][0] - t) if k < len(hull) else Fraction(0)
+    meet = t + (1 - t - d) / (1 + slope)
+    return [hull[0], (meet, 1 - meet), *hull[k:]]
 
 
 def _short(x: Fraction) -> Fraction:
