@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -167,3 +168,38 @@ def test_rounds_add_up_and_a_report_alone_is_the_limit() -> None:
 def test_refusals(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon0", "k", "part"),
+    [
+        (2, 1e-6, 10, 1 - 2**-6),
+        (5, 1e-3, 1000, 1 - 2**-12),
+        (3, 12.0, 10**6, 0.5),
+        (8, 1.0, 4, 0.9),
+    ],
+)
+def test_a_blanket_is_not_below_exact_arithmetic(
+    n: int, epsilon0: float, k: int, part: float
+) -> None:
+    """Of few people, by 50 digits, also where p - e^epsilon q cancels."""
+    epsilon = epsilon0 * part
+    with localcontext() as context:
+        context.prec = 50
+        r, grown = (-Decimal(epsilon0)).exp(), Decimal(epsilon).exp()
+        p, q = 1 / (1 + (k - 1) * r), r / (1 + (k - 1) * r)
+        values = ((p - grown * q) * k, (q - grown * p) * k, q * (1 - grown) * k)
+        chances = (q, q, (k - 2) * q, 1 - k * q)
+        exact = Decimal(0)
+        for counts in itertools.product(range(n + 1), repeat=3):
+            rest = n - sum(counts)
+            total = sum((m * v for m, v in zip(counts, values, strict=True)), Decimal(0))
+            if rest >= 0 and total > 0:
+                ways = math.factorial(n)
+                for m in (*counts, rest):
+                    ways //= math.factorial(m)
+                mass = math.prod(x**m for x, m in zip(chances, (*counts, rest), strict=True))
+                exact += total * ways * mass
+        exact /= k * q * n
+        found = Decimal(_blanket_delta(n, epsilon0, k, epsilon))
+    assert exact <= found <= 5 * exact

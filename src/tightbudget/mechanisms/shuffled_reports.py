@@ -318,15 +318,21 @@ def _blanket_delta(n: int, epsilon0: float, k: int, epsilon: float) -> float:
     """
     r = math.exp(-epsilon0)
     p, q = 1 / (1 + (k - 1) * r), r / (1 + (k - 1) * r)
-    grown = math.exp(epsilon)
-    values = np.array([p - grown * q, q - grown * p, q * (1 - grown)]) * k
+    # differences without cancellation, each rounded up: the expectation rises with all of them
+    values = k * np.array([
+        -p * math.expm1(epsilon - epsilon0) * (1 + 64 * UNIT),
+        p * math.exp(epsilon) * math.expm1(-epsilon - epsilon0) * (1 - 64 * UNIT),
+        -q * math.expm1(epsilon) * (1 - 64 * UNIT),
+    ])  # fmt: skip
     weights = np.array([q, q, (k - 2) * q])  # of each, per person
     if not values[0] > 1e-9 * k * p:
         return math.inf  # too close to the largest loss for these sums
 
+    def less_one(s: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray((weights[:, None] * np.expm1(values[:, None] * s[None, :])).sum(axis=0))
+
     def log_mean(s: NDArray[Any]) -> NDArray[Any]:
-        moved = weights[:, None] * np.expm1(values[:, None] * s[None, :])
-        return np.asarray(n * np.log1p(moved.sum(axis=0)))
+        return np.asarray(n * np.log1p(less_one(s)))
 
     # the line through the saddle point, about: any c > 0 gives a bound
     c = np.geomspace(1e-6 / values[0], 600.0 / values[0], 400)
@@ -339,15 +345,25 @@ def _blanket_delta(n: int, epsilon0: float, k: int, epsilon: float) -> float:
     s = c0 + 1j * h * np.arange(last + 1)
     factor = (math.pi / beta) / (s * np.sin(math.pi * s / beta))
     top = float(log_mean(np.array([c0]))[0])
-    terms = np.exp(log_mean(s) - top) * factor
-    terms[1:] *= 2
+    z = less_one(s)
+    x, y, modulus = z.real, z.imag, np.abs(1.0 + z)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.where(modulus < 0.5, np.log(modulus), 0.5 * np.log1p(x * (2.0 + x) + y * y))
+    exponent = n * (np.maximum(log, -1e9) + 1j * np.arctan2(y, 1.0 + x))
+    terms = np.exp(exponent - top) * factor
+    twice = np.where(np.arange(last + 1) > 0, 2.0, 1.0)
+    terms = terms * twice
     whole = h / (2 * math.pi)
     rest = 2 * abs(factor[-1]) / -math.expm1(-math.pi * h / beta)
-    # each of the values is known to 8 units, and a term's exponent to 32 units of its summands,
-    # whose moduli are largest on the real line; then the term takes a dozen operations
+    # z is known to 64 units of its summands, whose moduli are largest on the real line, and 1 + z
+    # moves its n-th power by at most so much; then the power and a dozen operations are rounded
     size = (weights[:, None] * (1 + np.exp(values * c0))[:, None]
             * (1 + np.abs(values[:, None] * s[None, :]))).sum(axis=0)  # fmt: skip
-    off = np.abs(terms) * (32 * UNIT * (n * size + 2 + np.abs(s) / c0) + 64 * UNIT)
+    moved = 64 * UNIT * size
+    power = np.exp(n * np.log(modulus + moved) - top) * np.abs(factor) * twice
+    off = power * (n * moved / (modulus + moved)) + np.abs(terms) * (
+        16 * UNIT * (np.abs(exponent) + abs(top) + 2 * np.abs(s) / c0 + 8)
+    )
     found = whole * (float(terms.real.sum()) + float(off.sum()) * 1.01 + rest * 1.01)
     scale = top - math.log(k * q * n)
     least = exp_up(scale + 16 * UNIT * (abs(scale) + abs(top) * 4 + 1))
