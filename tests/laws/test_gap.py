@@ -230,5 +230,5 @@ def test_every_way_of_drawing_that_is_not_exact_was_looked_at() -> None:
     meet = {case.name for case in CASES if case.mechanism.instance() and not case.mechanism.apart}
     assert meet == {
         "allocated-gaussian", "allocated-laplace", "allocated-response", "allocated-sampled",
-        "allocated-tables",
+        "allocated-tables", "exponential-1", "exponential-large", "exponential-small",
     }  # fmt: skip

@@ -341,8 +341,6 @@ OTHERS = {
     "PrivateLogisticRegression": "keeps its parameters as scikit-learn wants it, and hands them to"
     " OutputPerturbation and logistic_with_test", "sweep": "a number of processes alone",
     "Subsampled": "made by subsampled", "StoppingSchedule": "a result",
-    "PricedWorkflow": "a result",
-    "Workflow": "names of states",
     "QuestionPreview": "a result", "AboveThresholdRun": "made by open",
     "Proposal": "made while a mechanism runs, from private data",
 }  # fmt: skip

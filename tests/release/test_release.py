@@ -42,6 +42,7 @@ def test_what_came_out_is_charged_and_delta_in_full() -> None:
         "held": {"amount": 0.4, "delta": 1e-6, "unit": "epsilon"},
         "charged": {"amount": 0.1, "delta": 1e-6, "unit": "epsilon"},
         "returned": {"amount": 0.3, "delta": 0.0, "unit": "epsilon"},
+        "question": None,
     }
 
 

@@ -246,6 +246,8 @@ def test_a_condition_that_is_not_there_costs_nothing() -> None:
     search = AboveThreshold(questions=[("z", 3)], epsilon=1, aboves=1)
     meter = tb.OutputDPFilter(1)
     for data in (table(COLUMNS), in_duckdb()):
-        with pytest.raises(tb.ParameterError, match=r"be one of the columns u, x, k, j, w, v, got"):
+        with pytest.raises(
+            tb.ParameterError, match=r"be one of the columns u, x, k, j, w, v, bin, got"
+        ):
             search.release(data, meter=meter)
     assert meter.spent == meter.held == NOTHING

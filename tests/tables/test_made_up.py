@@ -102,7 +102,7 @@ def test_what_its_bases_refuse_is_refused() -> None:
     with pytest.raises(tb.ParameterError, match="of must be one of rows, units, got 'persons'"):
         CountReaches(level=1, epsilon=1, of="persons")  # type: ignore[arg-type]
     asks = tb.Session(table(COLUMNS), tb.OutputDPFilter(1), noise=Silent())
-    with pytest.raises(tb.ParameterError, match="of the columns u, x, k, j, w, v, got 'z'"):
+    with pytest.raises(tb.ParameterError, match="of the columns u, x, k, j, w, v, bin, got 'z'"):
         asks.ask(CountReaches(level=1, epsilon=1, where="z"))
     assert asks.left.epsilon == 1
 

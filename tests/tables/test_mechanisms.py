@@ -257,8 +257,8 @@ def test_a_parameter_is_refused_when_the_mechanism_is_made(
         (GroupedCounts(by=(), epsilon=1), r"^by must name one column, or several different ones"),
         (GroupedSums(by=("k", "k"), **X), r"^by must name one column, or several different ones"),
         (TopGroups(by="k", k=3, epsilon=1, least=1), r"^k must be at most the number of keys, 2"),
-        (Mean(**{**X, "column": "z"}), r"be one of the columns u, x, k, j, w, v, got 'z'"),
-        (Count(epsilon=1, where="z"), r"be one of the columns u, x, k, j, w, v, got 'z'"),
+        (Mean(**{**X, "column": "z"}), r"be one of the columns u, x, k, j, w, v, bin, got 'z'"),
+        (Count(epsilon=1, where="z"), r"be one of the columns u, x, k, j, w, v, bin, got 'z'"),
     ],
 )
 @pytest.mark.parametrize("data", [table(COLUMNS), in_duckdb()], ids=["arrays", "duckdb"])

@@ -56,7 +56,8 @@ class LedgerHold(BaseHold[Reservation]):
             token=self._token,
             charges={charge.name: charge.units.up(charge.rule.unit) for charge in found.charges},
             guarantee=None,
-            question=self.question,
+            # read by the property alone: an act asks for the key, and reads nothing else
+            question=self._asked[0] if self._asked else None,
         )
 
     @property

@@ -492,5 +492,8 @@ class BaseHold(ABC, Generic[R]):
     def to_dict(self) -> dict[str, Any]:
         """Writes the reservation as plain JSON, with the token if this process has it."""
         return {
-            **self._view.to_dict(), "token": self._token, "guarantee": content_of(self.guarantee)
+            **self._view.to_dict(),
+            "question": self.question,
+            "token": self._token,
+            "guarantee": content_of(self.guarantee),
         }  # fmt: skip
