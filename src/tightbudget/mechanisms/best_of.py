@@ -85,8 +85,8 @@ class BestOf(Mechanism):
     the search from a law that does not depend on the records. Nothing else is released: not the
     number, not the other trials, not how long the search took.
 
-    Guarantee: the exact epsilon and delta lie between two bounds, for any rule that picks the best
-    by the outputs alone. The upper bound is sum_j c_j delta(epsilon - s_j), for the delta of one
+    Guarantee: the exact epsilon and delta lie between two bounds, for any score that each
+    output has by itself. The upper bound is sum_j c_j delta(epsilon - s_j), for the delta of one
     run and constants of the law of the number. The lower bound is attained: by two data sets that
     ``run`` can tell apart as well as its lower bound says, and by a rule that ranks its outputs in
     a certain order. The two are mostly within a few percent.

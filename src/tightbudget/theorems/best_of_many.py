@@ -93,7 +93,7 @@ class Repetitions:
 class BestOfMany:
     """The Renyi divergences of the best of a random number of runs, by order.
 
-    What is best may be decided by any rule that looks at the outputs alone.
+    What is best may be decided by any score that each output has by itself.
 
     Guarantee: where ``one`` and ``delta`` bound one run in both directions, a call's upper bound is
     at least the divergence of the output that is kept, in both directions, rounding included.
