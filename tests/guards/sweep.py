@@ -83,12 +83,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "mechanisms/test_allocated_line.py",
     ),
     "mechanisms/batches.py": ("guards/test_batches.py", "mechanisms/test_batches.py"),
+    "mechanisms/best_of.py": ("mechanisms/test_best_of.py",),
     "mechanisms/gaussian_": (
         "guards/test_saddle_point.py",
         "guards/test_gaussian_schedule.py",
         "mechanisms",
     ),
     "mechanisms/risk.py": ("guards/test_risk.py", "mechanisms/test_risk.py"),
+    "mechanisms/shuffled_reports.py": ("mechanisms/test_shuffled_reports.py",),
     "mechanisms/shuffled.py": ("guards/test_shuffled.py", "mechanisms/test_shuffled.py"),
     "numerics": ("numerics",),
     "output_dp": ("guards/test_stopping.py", "guards/test_output_dp.py", "output_dp"),
@@ -96,6 +98,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "privacy_buckets.py": ("guards/test_privacy_buckets.py", "engine/test_privacy_buckets.py"),
     "release": ("guards/test_release.py", "guards/test_propose_test_release.py", "release"),
     "tables": ("guards/test_table_counts.py", "tables"),
+    "trials.py": ("mechanisms/test_best_of.py",),
     "theorems": ("guards/test_theorems.py", "theorems"),
 }
 
