@@ -177,6 +177,7 @@ def test_refusals(make: Callable[[], object], error: type[Exception], message: s
         (5, 1e-3, 1000, 1 - 2**-12),
         (3, 12.0, 10**6, 0.5),
         (8, 1.0, 4, 0.9),
+        (8, 0.1, 1000, 0.1),
     ],
 )
 def test_a_blanket_is_not_below_exact_arithmetic(
