@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from tests.guards.mutants import Without, lose_a_truth
 from tests.tables import engines
-from tests.tables.cases import CASES, COLUMNS, DOMAINS, arrow
+from tests.tables.cases import BINS, CASES, COLUMNS, DOMAINS, arrow
 from tests.tables.engines import ROWS, answers, arrays, shuffled
 from tests.tables.test_laws import Silent, with_one_key
 from tests.tools.spark import IGNORED, Cluster
@@ -153,7 +153,7 @@ def test_each_mechanism_answers_as_on_arrays(
     with_one_key(monkeypatch)
     bounds: dict[str, Any] = {"unit": "u", "rows_per_unit": 3, "groups_per_unit": 2}
     here, there = (
-        without_noise(MECHANISMS[name], Table(data, **bounds, domains=DOMAINS))
+        without_noise(MECHANISMS[name], Table(data, **bounds, domains={**DOMAINS, "bin": BINS}))
         for data in (dict(COLUMNS), on_spark)
     )
     assert here == there
