@@ -54,8 +54,8 @@ from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Sketch
 
 LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
-# states' points in all, a gigabyte of doubles in four arrays of one state each
-_MOST = 2**23
+# points of all nodes together, each of which keeps an array of doubles, or two: up to 2 GiB
+_MOST = 2**27
 _EASE = 3.0  # nats that Chernoff's bound may be worse under the tilt than under the best one
 _NOISE = 1e-13  # the error of rounding at each node relative to Chernoff's bound, about
 _REACH = 500.0  # nats of tilt that a window may span: e^500 is a double, with room for products
@@ -324,7 +324,7 @@ class WorkflowInduction:
         self.graph, h = losses.graph, lattice.step
         self.first = math.floor(lattice.low / h)
         self.points = math.ceil(lattice.high / h) + 2 - self.first
-        if self.points > min(MAX_LENGTH, _MOST):
+        if self.points > min(MAX_LENGTH, _MOST // len(self.graph.nodes)):
             raise PrecisionError(f"{self.points:.3g} states of width {h:.3g} would be needed")
         try:
             self.kernels = [kernel(losses, parts, lattice) for parts in losses.parts]

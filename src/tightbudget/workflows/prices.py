@@ -23,6 +23,7 @@ from tightbudget.workflows.induction import LOG_G, GraphLosses, WorkflowInductio
 from tightbudget.workflows.workflow import Workflow
 
 _EARLY = 0.2  # weight of a state with moves; an end has 1
+# A tilt beyond which the sketch of a loss shows its largest values alone, and no saddle point.
 _LARGEST_TILT = 256.0
 _ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are searched
 _GAP = 1e-3  # about the relative gap between the bounds of delta
