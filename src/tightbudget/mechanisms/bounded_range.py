@@ -101,6 +101,9 @@ def bearable(span: float, runs: int) -> bool:
     return runs <= _MOST_RUNS and _grid(span, runs, 0).work(runs) <= _BEARABLE
 
 
+# Rounding may leave the chords of D_j not quite convex. Then the joint pairs of the proof are those
+# of their lower convex hulls: what the recursion makes of a hull is convex, and at most the next
+# chords.
 # Proof: proofs/choices.v, theorems joint_by_deltas, two_ends, bounded_range
 @functools.lru_cache(maxsize=32)  # a curve asks for the same pair at each of its points
 def above(span: float, runs: int, halvings: int) -> AtomicPair:
