@@ -5,6 +5,7 @@ from __future__ import annotations
 import tightbudget as tb
 
 ROOMS = (
+    tb.audit,
     tb.client,
     tb.errors,
     tb.ledger,

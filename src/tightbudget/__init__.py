@@ -20,7 +20,8 @@ it in this list, never from one below or on its own line:
   write mechanisms and read answers?
 - ``sweeps``: what do many questions at once answer? ``workflows``: what do choices cost?
   ``promises``: what does a ledger promise, and how is that said?
-- ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
+- ``audit``: does the code that ran keep what was certified?
+  ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
 - ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
   ``tables``: what does an answer about rows in files, databases and clusters cost?
 - ``explorer``: what may a page ask, in how much time? ``web``: who may see and charge a budget?
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING
 import scipy.special as _early  # noqa: F401
 
 from tightbudget import (
+    audit,
     client,
     errors,
     ledger,
@@ -143,6 +145,7 @@ __all__ = [
     "StoppingSchedule",
     "TightBudgetError",
     "ZCDPFilter",
+    "audit",
     "calibrate",
     "client",
     "compare",
@@ -182,7 +185,7 @@ _RENAMED = {
     "WorstCase": "ApproximateDP",
     "classic": "privacy_buckets",
 }
-_ROOMS = (client, errors, ledger, mechanisms, release, sweeps, tables, trials, workflows)
+_ROOMS = (audit, client, errors, ledger, mechanisms, release, sweeps, tables, trials, workflows)
 
 
 def _meant(name: str) -> str:

@@ -220,6 +220,48 @@ def draw_intervals(
     return ax
 
 
+def draw_tradeoff(
+    fpr: FloatArray,
+    fnr: FloatArray | None,
+    points: Sequence[tuple[Bounds, Bounds]],
+    *,
+    ax: Any = None,
+    label: str | None = None,
+) -> Any:
+    """Draws a trade-off curve, and boxes that hold the two error rates of attacks.
+
+    Args:
+        fpr: (n,) false-positive rates, rising.
+        fnr: (n,) the least false-negative rates; None draws no curve.
+        points: for each attack, bounds of its false-positive and its false-negative rate.
+        ax: matplotlib axes to draw on; new ones if absent.
+        label: for the legend.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    ax = _axes(ax)
+    _dress(ax, "false-positive rate", "false-negative rate")
+    name = f"{label}: " if label else ""
+    ax.plot([0, 1], [1, 0], color="#8a8a8a", linewidth=1.0, linestyle=":", label="guessing")
+    if fnr is not None:
+        ax.plot(
+            fpr, fnr, color="C0", linewidth=1.8, label=f"{name}no attack is below, by the claim"
+        )
+        ax.fill_between(fpr, 0.0, fnr, color="C0", alpha=0.12, lw=0)
+    for i, (x, y) in enumerate(points):
+        ax.fill([x.lower, x.upper, x.upper, x.lower], [y.lower, y.lower, y.upper, y.upper],
+                facecolor="C1", edgecolor=_darker("C1"), alpha=0.65, linewidth=1.0,
+                label=None if i else f"{name}the attack, each box alone")  # fmt: skip
+    ax.set_xlim(0.0, 1.0)
+    ax.set_ylim(0.0, 1.0)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
 @contextmanager
 def picture(path: str | Path, title: str | None) -> Iterator[Any]:
     """Gives axes to draw on, and writes them to the path in the format that its name ends in.

@@ -72,6 +72,7 @@ SLOW = {
     "docs/how-to/watch-budgets-in-a-browser.md",
     "docs/how-to/what-an-epsilon-means.md",
     "docs/how-to/which-sampler.md",
+    "docs/problems/audit.md",
     "docs/problems/other-languages.md",
     "docs/problems/release-tables.md",
 }

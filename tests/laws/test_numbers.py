@@ -107,6 +107,9 @@ def meaning(thing: Any) -> Any:
 # ---------------------------------------------------------------------------- examples
 
 
+LABELS = np.arange(12) % 2  # zeros and ones may be bools, too
+
+
 @dataclass(frozen=True)
 class Example:
     """A call with plain numbers, every parameter by name."""
@@ -328,10 +331,27 @@ EXAMPLES: list[Example] = [
     ),
     Example(theorems.gaussian_dp.delta, {"mu": 0.5, "epsilon": 0.25}),
     Example(theorems.gaussian_dp.epsilon, {"mu": 0.5, "delta": 0.125}),
+    Example(
+        tb.audit.one_run,
+        {
+            "scores": [float(x) for x in range(12)],
+            "included": LABELS,
+            "delta": 0.125,
+            "claim": (0.5, 0.25),
+            "confidence": 0.75,
+            "shares": [(0.25, 0.25)],
+            "seed": 3,
+        },
+    ),
+    Example(
+        tb.audit.one_run_of_guesses,
+        {"guesses": LABELS, "included": LABELS, "delta": 0.125, "confidence": 0.75},
+    ),
 ]
 # public names that take numbers, and have no example: why
 OTHERS = {
-    "Answer": "a result", "Amount": "a result", "Calibration": "a result", "Comparison": "a result",
+    "Answer": "a result", "Amount": "a result", "Audit": "a result",
+    "Calibration": "a result", "Comparison": "a result",
     "Risk": "a result", "TableAnswer": "a result",
     "BlockTerms": "a result", "Event": "a result", "Verification": "a result",
     "Explanation": "a result",
@@ -374,7 +394,7 @@ def title(call: Any) -> str:
 def public() -> dict[str, set[str]]:
     """Each public class and function with its numbers."""
     found = {}
-    faces = (tb, tb.client, tb.ledger, tb.mechanisms, tb.release, tb.sweeps, tb.tables)
+    faces = (tb, tb.audit, tb.client, tb.ledger, tb.mechanisms, tb.release, tb.sweeps, tb.tables)
     theirs = [(module, name) for module in (*ROOMS, *faces) for name in module.__all__]
     for module, name in theirs:
         thing = getattr(module, name)

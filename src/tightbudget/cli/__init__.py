@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from tightbudget import ParameterError, TightBudgetError, __version__
 from tightbudget.cli import ledger, release, token
+from tightbudget.cli.audit import audit
 from tightbudget.cli.bounds import compare, delta, epsilon, risk
 from tightbudget.cli.calibrate import calibrate
 from tightbudget.cli.commands import Command, SourceCommand
@@ -92,6 +93,7 @@ def _start(
 _parameters = generated_options()  # once: it reads the constructor of every mechanism
 for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
     app.command(_command.__name__, cls=SourceCommand)(with_source(_command, _parameters))
+app.command(cls=Command)(audit)
 app.command(cls=Command)(histogram)
 app.command(cls=Command)(mechanisms)
 app.command(cls=Command)(sweep)

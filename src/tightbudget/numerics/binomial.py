@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+from scipy import special as sp
 
 from tightbudget.numerics.rounding import TINY, UNIT, next_down, next_up
 
@@ -65,6 +66,36 @@ def binomial_tails(
         return _complement(above), above
     below = _sum_from(n, rate, k - 1, float(1 / odds), up=False)
     return below, _complement(below)
+
+
+def most_chance(k: int, n: int, level: float) -> float:
+    """Bounds from above the chance of a trial of which k of n succeeded (Clopper, Pearson 1934).
+
+    Guarantee: where the chance is larger than what is returned, at most k successes have a
+    probability of at most ``level``.
+
+    Args:
+        k: in 0 ... n.
+        n: >= 1.
+        level: in (0, 1).
+    """
+    if k >= n:
+        return 1.0
+    chance = float(sp.betaincinv(k + 1, n - k, 1.0 - level))
+    step = 1e-12
+    # guard: clopper-pearson-certified
+    while not _at_most(k, n, chance, level):
+        if chance >= 1.0:
+            return 1.0
+        chance, step = min(1.0, chance * (1.0 + step) + 1e-300), 2.0 * step
+    return chance
+
+
+def _at_most(k: int, n: int, chance: float, level: float) -> bool:
+    """Says whether k or fewer of n trials have certainly a probability of at most ``level``."""
+    if not 0.0 < chance < 1.0:
+        return False
+    return binomial_tails(n, Fraction(chance), k + 1)[0][1] <= level
 
 
 def _sum_from(n: int, rate: Fraction, k: int, odds: float, *, up: bool) -> tuple[float, float]:

@@ -1,0 +1,283 @@
+"""Audits of one run: guesses about canaries that are in the data or not, by fair coins."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special as sp
+
+from tightbudget.audit.claims import ClaimLine, ClaimLines, gaussian_of, lines_of, lines_of_gaussian
+from tightbudget.audit.coins import ranked, shuffled
+from tightbudget.audit.guessing import Guessed, p_value, refuted
+from tightbudget.audit.inputs import Labels, guesses_of, labels_of, level_of, scores_of
+from tightbudget.audit.result import AttackPoint, Audit
+from tightbudget.errors import ParameterError
+from tightbudget.numerics.bounds import Estimate
+from tightbudget.numerics.rounding import next_down
+from tightbudget.numerics.search import last_true
+from tightbudget.numerics.validate import probability, refuse
+
+_TOP_EPSILON, _TOP_MU = 600.0, 30.0
+_CLOSE = 1e-7  # of a lower bound: how close to the largest that is refuted
+_MOST_CANARIES = 10_000_000  # that a test power is looked for with
+
+Shares = Sequence[tuple[float, float]]
+
+# Of all canaries a third is guessed, on both sides: with the curves of Gaussian mechanisms, mu from
+# 0.5 to 2 and 200 to 5,000 canaries, it sees half the noise with as few as any other share.
+SHARES: Shares = ((1 / 6, 1 / 6),)
+
+
+class _Attack(NamedTuple):
+    """Guesses in one run: how many were right, and of which canaries."""
+
+    seen: Guessed
+    guessed_in: Labels
+    guessed_out: Labels
+
+
+def one_run(
+    scores: Any,
+    included: Any,
+    *,
+    delta: float,
+    claim: Any = None,
+    confidence: float = 0.95,
+    shares: Shares = SHARES,
+    held_out: bool = False,
+    seed: int = 0,
+) -> Audit:
+    """Audits one run by the scores of canaries, each of which a fair coin has put in or left out.
+
+    The canaries with the highest scores are guessed to be in, those with the lowest scores to be
+    out, and the others are left alone. How many are guessed must not depend on the labels: by
+    default it is a sixth of them on each side.
+
+    Guarantee: a run that keeps ``claim`` is refuted with a probability of at most 1 - confidence,
+    and each of the two lower bounds is wrong with at most this probability; rounding is included.
+    That holds if each canary was included by its own fair coin, if ``claim`` is for data sets that
+    differ in one canary, and if the scores were computed without the labels.
+    Source: Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; see
+    ``tightbudget.audit.guessing`` for the proofs.
+
+    Args:
+        scores: (m,) numbers, higher for canaries that look included; equal ones are put in order
+            by a coin, which ``seed`` decides.
+        included: (m,) 1 for a canary that was in, and 0 for one that was out.
+        delta: the delta of the lower bound of epsilon, in [0, 1].
+        claim: what is tested: a mechanism or composition, against its whole trade-off curve, or an
+            (epsilon, delta); None tests nothing and gives the lower bounds alone.
+        confidence: in (0, 1).
+        shares: pairs of numbers in [0, 1] whose sum is at most 1: which parts of the canaries are
+            guessed to be in and to be out. Of several pairs the best counts, and each is tested at
+            a level of (1 - confidence) / len(shares).
+        held_out: True chooses one of the pairs with half of the canaries, and tests it with the
+            others, at the whole level.
+        seed: decides the coins.
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    values = scores_of(scores)
+    labels = labels_of(included, values.size)
+    pairs = _shares(shares)
+    asked = _Asked(probability(delta=delta), claim, level_of(confidence))
+    order = ranked(values, seed)  # guard: audit-ties-by-a-coin
+    if held_out:
+        halves = shuffled(values.size, seed + 1)
+        first = np.zeros(values.size, dtype=bool)
+        first[halves[: values.size // 2]] = True
+        chosen = [_by_shares(order[first[order]], labels, pair) for pair in pairs]
+        pairs = [pairs[max(range(len(pairs)), key=lambda i: asked.merit(chosen[i].seen))]]
+        order = order[~first[order]]
+    attacks = [_by_shares(order, labels, pair) for pair in pairs]
+    return asked.audit(attacks, labels, order)
+
+
+def one_run_of_guesses(
+    guesses: Any,
+    included: Any,
+    *,
+    delta: float,
+    claim: Any = None,
+    confidence: float = 0.95,
+) -> Audit:
+    """Audits one run by guesses about canaries, each of which a fair coin has put in or left out.
+
+    Guarantee: as :func:`one_run`, if the number of guesses was fixed beforehand, and if they were
+    made without the labels.
+
+    Args:
+        guesses: (m,) 1 for a canary that is guessed to be in, 0 for one that is guessed to be out,
+            and None for one of which nothing is guessed.
+        included: (m,) 1 for a canary that was in, and 0 for one that was out.
+        delta: the delta of the lower bound of epsilon, in [0, 1].
+        claim: a mechanism or composition, an (epsilon, delta), or None.
+        confidence: in (0, 1).
+
+    Raises:
+        ParameterError: an argument is refused.
+    """
+    made = guesses_of(guesses)
+    labels = labels_of(included, made.size)
+    asked = _Asked(probability(delta=delta), claim, level_of(confidence))
+    attack = _attack(made == 1, made == 0, labels, made.size)
+    return asked.audit([attack], labels, np.arange(made.size))
+
+
+class _Asked:
+    """Questions to one run: an epsilon at delta, a claim, a level."""
+
+    def __init__(self, delta: float, claim: Any, level: float) -> None:
+        self.delta, self.level = delta, level
+        self.lines = None if claim is None else lines_of(claim, delta)
+
+    def merit(self, seen: Guessed) -> float:
+        """Measures what guesses say: against the claim if there is one, else of epsilon."""
+        if self.lines is not None:
+            return -p_value(seen, self.lines)
+        return least_epsilon(seen, self.delta, self.level)
+
+    def audit(self, attacks: list[_Attack], labels: Labels, used: Any) -> Audit:
+        """Makes the result, each attack at its share of the level."""
+        # guard: audit-shares-paid
+        level = self.level if len(attacks) == 1 else next_down(self.level / len(attacks))
+        counted = np.zeros(labels.size, dtype=bool)
+        counted[used] = True
+        best = max(attacks, key=lambda attack: self.merit(attack.seen))
+        p, lines = None, self.lines
+        if lines is not None:
+            p = min(1.0, min(p_value(one.seen, lines) for one in attacks) * len(attacks))
+            if any(refuted(one.seen, lines, level) for one in attacks):
+                p = min(p, self.level)
+        ins, outs = labels & counted, ~labels & counted
+        points = [
+            AttackPoint.of(int((guessed & outs).sum()), int(outs.sum()),
+                           int((~guessed & ins).sum()), int(ins.sum()), self.level)
+            for guessed in (best.guessed_in, ~best.guessed_out)
+        ]  # fmt: skip
+        return Audit(
+            test="one run",
+            delta=self.delta,
+            level=self.level,
+            trials=best.seen.canaries,
+            guesses=best.seen.guesses,
+            right=best.seen.right,
+            epsilon_at_least=max(least_epsilon(one.seen, self.delta, level) for one in attacks),
+            mu_at_least=max(least_mu(one.seen, level) for one in attacks),
+            p_value=p,
+            claim=lines,
+            points=tuple(dict.fromkeys(points)),
+            needed=None if lines is None else canaries_needed(lines, level),
+        )
+
+
+def _by_shares(order: Any, labels: Labels, pair: tuple[float, float]) -> _Attack:
+    """The attack that guesses the first canaries in an order to be in, and the last to be out."""
+    m = order.size
+    ins, outs = int(pair[0] * m), int(pair[1] * m)
+    if not ins + outs:
+        ins = 1
+    guessed_in, guessed_out = (np.zeros(labels.size, dtype=bool) for _ in range(2))
+    guessed_in[order[:ins]] = True
+    guessed_out[order[m - outs :]] = True
+    return _attack(guessed_in, guessed_out, labels, m)
+
+
+def _attack(guessed_in: Labels, guessed_out: Labels, labels: Labels, m: int) -> _Attack:
+    right = int((guessed_in & labels).sum() + (guessed_out & ~labels).sum())
+    return _Attack(
+        Guessed(m, int(guessed_in.sum() + guessed_out.sum()), right), guessed_in, guessed_out
+    )
+
+
+def _shares(shares: Any) -> list[tuple[float, float]]:
+    """The pairs of shares, checked."""
+    must = "be a list of pairs, such as [(0.1, 0.1)]: the parts guessed to be in and out"
+    try:
+        pairs = [(first, second) for first, second in shares]
+    except (TypeError, ValueError):
+        raise refuse("shares", must, shares) from None
+    if not pairs:
+        raise refuse("shares", must, shares)
+    found = []
+    for i, (first, second) in enumerate(pairs):
+        ins = probability(**{f"shares[{i}][0]": first})
+        outs = probability(**{f"shares[{i}][1]": second})
+        if ins + outs == 0 or ins + outs > 1:
+            raise ParameterError(f"shares[{i}] must have a sum in (0, 1], got {ins!r} and {outs!r}")
+        found.append((ins, outs))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def least_epsilon(seen: Guessed, delta: float, level: float) -> float:
+    """Finds about the largest epsilon that is refuted at a delta.
+
+    Guarantee: (epsilon, delta) itself is refuted at the level, or epsilon is 0.
+    """
+    wrong = seen.guesses - seen.right
+
+    def test(epsilon: float) -> bool:
+        return refuted(seen, ClaimLines((ClaimLine(epsilon, delta),)), level)
+
+    guess = max(1e-3, math.log((seen.right + 0.5) / (wrong + 0.5)))
+    return last_true(test, guess, _TOP_EPSILON, _CLOSE).last_true
+
+
+@functools.lru_cache(maxsize=1024)
+def least_mu(seen: Guessed, level: float) -> float:
+    """Finds about the largest mu whose Gaussian trade-off curve is refuted.
+
+    Guarantee: the curve of mu itself is refuted at the level, or mu is 0.
+    """
+
+    def test(mu: float) -> bool:
+        return refuted(seen, lines_of_gaussian(mu), level)
+
+    share = (seen.right + 0.5) / (seen.guesses + 1.0)
+    return last_true(test, max(1e-2, float(sp.ndtri(share))), _TOP_MU, _CLOSE).last_true
+
+
+@functools.lru_cache(maxsize=1024)
+def canaries_needed(lines: ClaimLines, level: float) -> Estimate:
+    """Estimates how many canaries show a run with half the noise, with a power of about a half.
+
+    The run is a Gaussian mechanism on independent canaries whose mu is twice that of the claim.
+    """
+    first, last = lines.points[0], lines.points[-1]
+    mu = gaussian_of(first if first.delta > 0.0 else last) if last.delta > 0.0 else 0.0
+    method = "canaries of Gaussian scores at half the noise, a power of about a half"
+
+    def shows(m: int) -> bool:
+        r = 2 * (m // 6)
+        return refuted(Guessed(m, r, int(r * _accuracy(2.0 * mu))), lines, level)
+
+    if mu == 0.0:
+        return Estimate(math.inf, method)
+    high = 12
+    while not shows(high):
+        high *= 2
+        if high > _MOST_CANARIES:
+            return Estimate(math.inf, method)
+    low = high // 2
+    while high > 1.05 * low:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shows(middle) else (middle, high)
+    return Estimate(high, method)
+
+
+def _accuracy(mu: float) -> float:
+    """The share of right guesses about the third with the most extreme of Gaussian scores."""
+    # by symmetry: of scores above t, t so that a sixth of all are
+    low, high = -10.0, mu + 10.0
+    for _ in range(60):
+        t = 0.5 * (low + high)
+        above = 0.5 * float(sp.ndtr(-t) + sp.ndtr(mu - t))
+        low, high = (t, high) if above > 1 / 6 else (low, t)
+    ins = float(sp.ndtr(mu - low))
+    return ins / (ins + float(sp.ndtr(-low)))

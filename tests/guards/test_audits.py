@@ -1,0 +1,72 @@
+"""Every guard of the audits is taken away once, and a true inequality becomes false."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+
+from tightbudget.audit import one_run
+from tightbudget.audit.claims import ClaimLine
+from tightbudget.audit.guessing import Guessed, most_right
+from tightbudget.numerics.binomial import binomial_tails, most_chance
+
+SCORES = np.arange(500.0)
+LABELS = (np.arange(500) * 7919 % 1000 < 2 * np.arange(500)).astype(int)  # more of the high ones
+
+
+def publishing_all_is_within_the_bound() -> bool:
+    # with a chance of 0.1 all ten are published, and each is guessed by a coin otherwise
+    return most_right(Guessed(10, 10, 10), ClaimLine(0.0, 0.1)) >= 0.1 + 0.9 / 2**10
+
+
+def tries_are_paid_for() -> bool:
+    shares = [(1 / 6, 1 / 6), (1 / 6, 1 / 6)]  # the same twice is no better than once
+    twice = one_run(SCORES, LABELS, delta=0.0, shares=shares).epsilon_at_least
+    return twice < one_run(SCORES, LABELS, delta=0.0).epsilon_at_least
+
+
+def equals_are_not_in_order() -> bool:
+    labels = np.repeat([1, 0], 250)
+    return one_run(np.zeros(500), labels, delta=0.0).epsilon_at_least == 0.0
+
+
+def chances_are_certified() -> bool:
+    for n in (1, 7, 50, 1000, 10**6):
+        for k in {0, n // 3, n - 1}:
+            for level in (0.05, 0.025, 1e-3, 1e-9):
+                chance = most_chance(k, n, level)
+                if not binomial_tails(n, Fraction(chance), k + 1)[0][1] <= level:
+                    return False
+    return True
+
+
+MUTATIONS = [
+    Without(
+        "a delta is free", {"audit-delta-paid": "more = 0.0"}, publishing_all_is_within_the_bound
+    ),
+    Without(
+        "the best of several attacks counts as one",
+        {"audit-shares-paid": "level = self.level"},
+        tries_are_paid_for,
+    ),
+    Without(
+        "equal scores are in the order of the labels",
+        {"audit-ties-by-a-coin": "order = np.argsort(-values, kind='stable')"},
+        equals_are_not_in_order,
+    ),
+    Without(
+        "a chance is that of scipy",
+        {"clopper-pearson-certified": "while False:\n    pass"},
+        chances_are_certified,
+    ),
+]
+
+
+@each(MUTATIONS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without
+) -> None:
+    lose_a_truth(monkeypatch, mutation)
