@@ -102,7 +102,7 @@ def bins_do_not_contradict_the_formula_of_a_moment() -> bool:
 def a_group_of_choices_is_inside_its_ends() -> bool:
     groups = {k: of_group(tb.ExponentialMechanism(0.1), k) for k in range(2, 12)}
     return all(
-        Fraction(whole._least()) <= k * Fraction(0.1) <= Fraction(whole.epsilon)
+        Fraction(whole.least_epsilon) <= k * Fraction(0.1) <= Fraction(whole.epsilon)
         for k, whole in groups.items()
     )
 

@@ -215,16 +215,6 @@ def test_losses_of_the_upper_end_enclose_the_grid() -> None:
         assert Fraction(low[i - 1]) <= exact <= Fraction(high[i - 1])
 
 
-def test_values_that_were_raised_are_lowered_to_the_chords_and_not_below() -> None:
-    grid = bounded_range._grid(1.0, 4, 0)
-    raised = np.array([1.0, 1.0, 1.0, 1.0, 0.9, 0.4, 0.4, 0.3])
-    found = bounded_range._under_one(grid, raised)
-    y = [mp.exp(mp.mpf(i) / grid.cells) for i in range(raised.size)]
-    for i, (value, before) in enumerate(zip(found.tolist(), raised.tolist(), strict=True)):
-        chords = [1 - (1 - mp.mpf(raised[k])) * y[i] / y[k] for k in range(i, raised.size)]
-        assert min(chords) <= value <= min(before, min(chords) * (1 + mp.mpf("1e-12")))
-
-
 @pytest.mark.parametrize(
     ("p", "q"),
     [

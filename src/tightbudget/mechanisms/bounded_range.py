@@ -30,7 +30,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import EXP, LOG1P, TINY, UNIT, FloatArray, next_down, next_up
+from tightbudget.numerics.rounding import EXP, TINY, UNIT, FloatArray, next_down, next_up
 from tightbudget.pairs.atomic import AtomicPair, at_most, log_quotient
 from tightbudget.pairs.pair import Atoms, zero
 
@@ -127,39 +127,49 @@ def above(span: float, runs: int, halvings: int) -> AtomicPair:
 def _one_more_above(grid: _Grid, delta: FloatArray, reach: int) -> FloatArray:
     """Upper bounds of D_j at the grid points 0 ... reach, from those of D_(j-1)."""
     m = grid.cells
-    whole = _mirrored(grid, delta, left=m, right=reach + m)
-    fine, coarse = _Lines.of(grid, whole, 1), _Lines.of(grid, whole, _COARSE)
-    best = np.empty(reach + 1)
-    for start in range(0, reach + 1, _SEGMENT):
-        part = slice(start, min(start + _SEGMENT, reach + 1))
-        rough = coarse.largest(part, 0, m // _COARSE)
-        # the block that is most at the middle of the part, and all blocks that may be above it
-        first = int(np.argmax(rough[:, rough.shape[1] // 2]))
-        found = fine.largest(part, first * _COARSE, _COARSE).max(axis=0)
-        for block in np.flatnonzero((rough > found).any(axis=1)):
-            if block != first:
-                more = fine.largest(part, int(block) * _COARSE, _COARSE).max(axis=0)
-                np.maximum(found, more, out=found)
-        best[part] = found
+    best = _largest(grid, _mirrored(grid, delta, left=m, right=reach + m))
     # a falling function; where rounding has it rise, the larger value is a bound before it, too
-    return _under_one(grid, np.maximum.accumulate(np.minimum(best, 1.0)[::-1])[::-1])
+    return np.asarray(np.maximum.accumulate(np.minimum(best, 1.0)[::-1])[::-1])
 
 
-def _under_one(grid: _Grid, delta: FloatArray) -> FloatArray:
-    """Upper bounds of D that are also below all chords from D(0) = 1.
+def largest_of_one_run(span: float, cells: int, values: FloatArray) -> FloatArray:
+    """Upper bounds of sup_t p(t) D(y e^-t) + (1 - p(t)) D(y e^(span - t)) for a convex D.
 
-    D is convex, so that D_i <= 1 - (1 - D_k) y_i / y_k for k >= i. Without this, the line through
-    two values that rounding has raised to 1 and not to 1 starts far above 1, and many runs of a
-    large span raise more and more values to 1.
+    Args:
+        span: the length of the interval of losses, > 0, nats.
+        cells: the number of grid cells in it.
+        values: (n + 2 cells,) falling upper bounds of D >= 0, on the grid y = e^(i span / cells).
+
+    Returns:
+        (n,) bounds at all grid points but the first and the last ``cells`` of them.
     """
-    x = grid.steps(delta.size - 1)
-    with np.errstate(divide="ignore"):
-        rest = np.log1p(-delta) - x
-    rest = np.maximum.accumulate(rest[::-1])[::-1] + x
-    # log1p, of at most 37 nats; x three times, and sums of the two; the call
-    off = (LOG1P * 37.0 + 8.0 * (x[-1] + 37.0) + 2 * EXP) * UNIT
-    chord = 1.0 - np.exp(np.minimum(rest, 0.0)) * (1.0 - off)
-    return np.asarray(np.minimum(delta, chord * (1.0 + 2 * UNIT)))
+    return _largest(_Grid(span, cells), values)
+
+
+def _largest(grid: _Grid, whole: FloatArray) -> FloatArray:
+    m = grid.cells
+    n, blocks = whole.size - 2 * m, m // _COARSE
+    fine = _Lines.of(grid, whole, 1)
+    coarse = _Lines.of(grid, whole, _COARSE) if blocks else None
+    best = np.empty(n)
+    for start in range(0, n, _SEGMENT):
+        part = slice(start, min(start + _SEGMENT, n))
+        found = np.zeros(part.stop - start)
+        if blocks * _COARSE < m:  # cells that fill no block
+            last = fine.largest(part, blocks * _COARSE, m - blocks * _COARSE)
+            np.maximum(found, last.max(axis=0), out=found)
+        if coarse is not None:
+            rough = coarse.largest(part, 0, blocks)
+            # the block that is most at the middle of the part, and all that may be above it
+            first = int(np.argmax(rough[:, rough.shape[1] // 2]))
+            most = fine.largest(part, first * _COARSE, _COARSE).max(axis=0)
+            np.maximum(found, most, out=found)
+            for block in np.flatnonzero((rough > found).any(axis=1)):
+                if block != first:
+                    more = fine.largest(part, int(block) * _COARSE, _COARSE).max(axis=0)
+                    np.maximum(found, more, out=found)
+        best[part] = found
+    return best
 
 
 def _mirrored(grid: _Grid, delta: FloatArray, *, left: int, right: int) -> FloatArray:
@@ -185,9 +195,9 @@ class _Lines:
 
         D_j - (w - 1) G + (u - 1) (c / u - d) / (E - 1),   c = w (E G - G'),   d = A - A',
 
-    where G' and A' are of the second line; the last term is largest at u = sqrt(c / d), with the
-    value (sqrt c - sqrt d)^2 / (E - 1). Where that u is below 1, it is largest at 1, with the value
-    0; where it is above E, or d < 0, it is largest at E, with the value c / E - d.
+    where G' and A' are of the second line. For c >= 0 it is concave in u, and largest at
+    sqrt(c / d) or at the end of the range of u that is nearer to it. The lines are not drawn beyond
+    their range: where D is straight, each run would multiply the rounding of a cell.
     """
 
     grid: _Grid
@@ -195,9 +205,8 @@ class _Lines:
     starts: FloatArray  # D_j, with a share of A that pays for rounding
     falls: FloatArray  # G
     ends: FloatArray  # A
-    factors: tuple[
-        FloatArray, FloatArray
-    ]  # w, and w - 1 less what pays for rounding, by the range of t
+    # w, w - 1 less what pays for rounding, and the ends of the range of u, by the range of t
+    factors: tuple[FloatArray, FloatArray, FloatArray]
 
     @staticmethod
     def of(grid: _Grid, values: FloatArray, width: int) -> _Lines:
@@ -208,7 +217,7 @@ class _Lines:
         # In parts of A + w G: the errors of w, E and G move c by 4 of theirs, of which 1 / E
         # counts, d by 40 units, the roots by 4, and the sums by 8. Twice the sum is granted.
         w = np.arange(width, grid.cells + 1, width) * grid.span / grid.cells
-        factors = np.exp(w), np.expm1(w) - np.exp(w) * _paid(grid)
+        factors = np.exp(w), np.expm1(w) - np.exp(w) * _paid(grid), np.exp(np.append(0.0, w))
         return _Lines(grid, width, starts + ends * _paid(grid), falls, ends, factors)
 
     def largest(self, part: slice, start: int, count: int) -> FloatArray:
@@ -233,21 +242,22 @@ class _Lines:
         c = math.exp(grid.span) * fall
         c -= at(self.falls, first + m)
         c *= w
-        np.maximum(c, 0.0, out=c)
         d = at(self.ends, first) - at(self.ends, first + m)
-        e = math.exp(grid.span)
-        far = c > e * e * d  # the best u is E
-        some = bool(far.any())
-        if some:
-            last = c[far] / e - d[far]
-            np.maximum(d, 0.0, out=d)
-        np.sqrt(c, out=c)
-        c -= np.sqrt(d, out=d)
-        np.maximum(c, 0.0, out=c)
-        c *= c
+        least, most = (self.factors[2][row + i][:, None] for i in (0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u = np.maximum(c, 0.0)
+            u /= np.maximum(d, 0.0)
+        np.sqrt(u, out=u)
+        # 0 / 0: the term is 0 for all u
+        np.fmin(np.fmax(u, least, out=u), most, out=u)
+        bent = c < 0.0  # by rounding: the term is convex in u, and largest at an end
+        if bent.any():
+            u = np.where(bent, np.where(d * least * most < c, most, least), u)
+        c /= u
+        c -= d
+        u -= 1.0
+        c *= u
         c /= math.expm1(grid.span)
-        if some:
-            c[far] = last
         c += at(self.starts, first)
         c -= over * fall
         return c
@@ -310,24 +320,58 @@ def _one_more_below(
     q_left = decay * (1.0 - p[1 : m + 1]) * (1.0 + grid.off)
     p = np.concatenate([p_left[::-1] * (1.0 - 4 * UNIT), p])
     q = np.concatenate([q_left[::-1] * (1.0 + 4 * UNIT), q])
-    values = p - q
-    t = grid.steps(m)
-    stay = np.exp(t) * np.expm1(t[::-1]) / math.expm1(grid.span)  # p(t)
-    leave = np.expm1(t) / math.expm1(grid.span)
-    off = 4 * grid.off + 32 * UNIT
-    out = np.empty((2, reach + 1))
-    for start in range(0, reach + 1, _SEGMENT):
-        i = np.arange(start, min(start + _SEGMENT, reach + 1))
+    return best_of_one_run(grid.span, m, grid.step, p, q)
 
+
+def best_of_one_run(
+    span: float, cells: int, step: float, p: FloatArray, q: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """P(S) and y Q(S) after one run more, for about the t with the largest difference.
+
+    With what is done after either output fixed, the difference at u = e^t is a constant less
+    u (P - P') + (E / u) (Q - Q'), for the Q-masses before the run: it is largest at
+    sqrt(E (Q - Q') / (P - P')). The grid only says what is done, and losses may lie beside it.
+
+    Args:
+        span: the length of the interval of losses, > 0, nats.
+        cells: about span / step.
+        step: the distance of grid points, nats.
+        p: (n + 2 cells,) lower bounds of P(S) on the grid y = e^(i step).
+        q: the same, upper bounds of y Q(S).
+
+    Returns:
+        (n,) each: a lower bound of P(S) and an upper one of y Q(S), at all grid points but the
+        first and the last ``cells`` of them.
+    """
+    values = p - q
+    n = values.size - 2 * cells
+    t = np.minimum(np.arange(cells + 1) * step, span)
+    stay = np.exp(t) * np.expm1(span - t) / math.expm1(span)  # p(t)
+    leave = np.expm1(t) / math.expm1(span)
+    # the exponents' rounding, the calls, products and sums
+    off = (3 * EXP + 16.0 * (1.0 + span)) * UNIT
+    out = np.empty((2, n))
+    for start in range(0, n, _SEGMENT):
+        i = np.arange(start, min(start + _SEGMENT, n))
         windows = sliding_window_view(values, i.size)
-        rough = _best(windows, m + start, np.arange(0, m + 1, _COARSE // 2), stay, leave)
+        rough = _best(windows, cells + start, np.arange(0, cells + 1, _COARSE // 2), stay, leave)
         least, most = int(rough.min()) - _COARSE // 2, int(rough.max()) + _COARSE // 2
-        tried = np.arange(max(0, least), min(m, most) + 1)
-        a = _best(windows, m + start, tried, stay, leave)
-        here = m + i - a
-        for part, kept, sign in ((p, out[0], -1), (q, out[1], 1)):
-            mixed = stay[a] * part[here] + leave[a] * part[here + m]
-            kept[i] = mixed * (1.0 + sign * off)
+        tried = np.arange(max(0, least), min(cells, most) + 1)
+        a = _best(windows, cells + start, tried, stay, leave)
+        near = cells + i - a
+        p_near, p_far = p[near], p[near + cells]
+        q_near, q_far = q[near], q[near + cells]
+        # what leads from the grid point of each output's loss to the loss for t = 0, and back
+        with np.errstate(divide="ignore", invalid="ignore"):
+            u = np.log((q_near - q_far * np.exp(-step * cells)) / (p_near - p_far))
+            chosen = 0.5 * (u + a * step + span)
+        chosen = np.where(np.isfinite(chosen), np.clip(chosen, 0.0, span), t[a])
+        stays = np.exp(chosen) * np.expm1(span - chosen) / math.expm1(span)
+        leaves = np.expm1(chosen) / math.expm1(span)
+        behind = np.exp(a * step - chosen)
+        leap = math.exp(span - cells * step)
+        out[0, i] = (stays * p_near + leaves * p_far) * (1.0 - off)
+        out[1, i] = (stays * q_near + leaves * leap * q_far) * behind * (1.0 + off)
     return out[0], out[1]
 
 

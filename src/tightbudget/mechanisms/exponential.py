@@ -83,12 +83,12 @@ class ExponentialMechanism(Mechanism):
 
     def instance(self) -> Composable:
         """Returns the worst that needs no choice: a fair interval, the losses +-epsilon / 2."""
-        return _Even(self._least())
+        return _Even(self.least_epsilon)
 
     def instance_of_runs(self, runs: int) -> Composable:
         if not bounded_range.bearable(self.epsilon, runs):
             return self.instance() * runs
-        return _Strategy(self._least(), runs, self._halvings())
+        return _Strategy(self.least_epsilon, runs, self._halvings())
 
     @property
     def weight(self) -> float:
@@ -110,12 +110,15 @@ class ExponentialMechanism(Mechanism):
         """Says how often the distance of the bounds of many runs is halved, about."""
         return 0
 
-    def _least(self) -> float:
-        """The length that lower bounds count with."""
+    @property
+    def least_epsilon(self) -> float:
+        """The length of the interval of losses that lower bounds count with."""
         return self.epsilon
 
     def finer(self, halvings: int) -> Mechanism:
-        return _Close(self.epsilon, relation=self.relation, halvings=halvings, least=self._least())
+        return _Close(
+            self.epsilon, relation=self.relation, halvings=halvings, least=self.least_epsilon
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +136,8 @@ class _Close(ExponentialMechanism):
     def _halvings(self) -> int:
         return self.halvings
 
-    def _least(self) -> float:
+    @property
+    def least_epsilon(self) -> float:
         return self.least
 
 
@@ -147,7 +151,7 @@ def of_group(base: ExponentialMechanism, size: int) -> ExponentialMechanism:
     if whole > _LARGEST_EPSILON:
         raise refuse("size * epsilon", f"be at most {_LARGEST_EPSILON:g}", float(whole))
     most = double_up(whole)  # guard: group-of-choices-rounds-up
-    least = double_down(size * Fraction(base._least()))  # guard: group-of-choices-rounds-down
+    least = double_down(size * Fraction(base.least_epsilon))  # guard: group-of-choices-rounds-down
     return _Close(most, relation=base.relation, halvings=base._halvings(), least=least)
 
 

@@ -17,6 +17,15 @@ has a P-mass A, and B is the sum of e^price times its Q-masses. From any loss l 
 gains A - e^-l B with it. So a merged output may go on at any point of the lattice: what is done
 there may be done at its loss. A and e^-l B are each one correlation, with the masses that a merged
 output has at least under P and at most under Q, and at each point the larger difference is kept.
+
+An exponential mechanism has no worst pair, but a family of them: its loss is t or t - eps, for a t
+in [0, eps] that may depend on all that was seen. Before it
+
+    V(l) = sup over t of p(t) V(l + t) + (1 - p(t)) V(l + t - eps).
+
+Both are points of the lattice for a t on it, and for the others the supremum along chords is known
+(:mod:`tightbudget.mechanisms.bounded_range`). In a block with other mechanisms the choices come
+last, which is the worst order.
 """
 
 from __future__ import annotations
@@ -29,12 +38,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tightbudget.engine.buckets.compose import MAX_LENGTH, Part, Parts
 from tightbudget.engine.buckets.measures import LowerMeasure, UpperMeasure
 from tightbudget.engine.buckets.tilt import tilted_moments, without_tail
 from tightbudget.errors import PrecisionError
-from tightbudget.mechanisms.composition import Composition
+from tightbudget.mechanisms.bounded_range import best_of_one_run, largest_of_one_run
+from tightbudget.mechanisms.composition import Composition, compose
+from tightbudget.mechanisms.exponential import ExponentialMechanism
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import correlate
 from tightbudget.numerics.rounding import (
@@ -108,6 +120,54 @@ class Graph:
         return sums[-1]
 
 
+@dataclass(frozen=True)
+class Choices:
+    """Runs of one exponential mechanism, each chosen after all that was seen.
+
+    Attributes:
+        span: the length of the interval of losses, nats.
+        least: the length that lower bounds count with, at most ``span``.
+        runs: of the mechanism; 0 for none.
+    """
+
+    span: float = 0.0
+    least: float = 0.0
+    runs: int = 0
+
+    @staticmethod
+    def of(chosen: Composition) -> Choices:
+        """The runs of the exponential mechanism that ``chosen`` is made of, or of none."""
+        for mechanism, runs in chosen.parts:
+            assert isinstance(mechanism, ExponentialMechanism)
+            return Choices(mechanism.epsilon, mechanism.least_epsilon, runs)
+        return Choices()
+
+    def rise(self) -> FloatArray:
+        """(tilts,): ln E_P[e^(theta L)] of all runs, each with the t that is worst for the tilt."""
+        if not self.runs:
+            return np.zeros(TILTS.size)
+        t = self.span * np.arange(65)[:, None] / 64
+        with np.errstate(divide="ignore"):
+            stay = np.log(np.expm1(self.span - t) / math.expm1(self.span)) + t
+            leave = np.log(np.expm1(t) / math.expm1(self.span))
+        logs = np.logaddexp(stay + TILTS * t, leave + TILTS * (t - self.span))
+        return np.asarray(self.runs * logs.max(axis=0))
+
+
+# Proof: proofs/choices.v, theorems choices, bounded_range
+def split(block: Composition) -> tuple[Composition, Composition]:
+    """A block without its exponential mechanism, and the runs of that one.
+
+    Of several that differ, the worst order is not known: they stay in the block, and each is
+    charged the pair of its runs.
+    """
+    chosen = [part for part in block.parts if isinstance(part[0], ExponentialMechanism)]
+    if len(chosen) != 1:
+        return block, Composition()
+    ((mechanism, runs),) = chosen
+    return compose(m * k for m, k in block.parts if m is not mechanism), mechanism * runs
+
+
 class GraphLosses:
     """The privacy losses of each block in one direction, and what planning asks of them.
 
@@ -118,7 +178,9 @@ class GraphLosses:
 
     def __init__(self, graph: Graph, direction: Direction) -> None:
         self.graph = graph
-        self.parts = [Parts.of(block.pairs(direction)) for block in graph.blocks]
+        halves = [split(block) for block in graph.blocks]
+        self.parts = [Parts.of(rest.pairs(direction)) for rest, _ in halves]
+        self.choices = [Choices.of(chosen) for _, chosen in halves]
         runs = [sum(part.count for part in parts.parts) for parts in self.parts]
         self.count = max(1, round(graph.most(runs)))
 
@@ -158,6 +220,7 @@ class GraphLosses:
             for block, after in node.moves:
                 # a block without a mechanism has no loss but 0
                 top = tops[block] if self.parts[block].parts or self.parts[block].certain else 0.0
+                top = add_up(top, mul_up(self.choices[block].runs, self.choices[block].span))
                 reached[after] = max(reached[after], add_up(reached[i], top))
         return gain
 
@@ -171,8 +234,8 @@ class GraphLosses:
         The largest losses, of P-mass e^log_lost together, are left out.
         """
         rises = []
-        for parts in self.parts:
-            rise = np.zeros(TILTS.size)
+        for parts, chosen in zip(self.parts, self.choices, strict=True):
+            rise = chosen.rise()
             for part in parts.parts:
                 sketch = self.without_tail(part, log_lost)
                 rise += part.count * np.array([tilted_moments(sketch, t)[0] for t in TILTS])
@@ -202,10 +265,13 @@ class GraphLosses:
     def drop(self) -> float:
         """About how far losses may fall after a node that has no price, until the next that has."""
         drops = []
-        for parts in self.parts:
+        for parts, chosen in zip(self.parts, self.choices, strict=True):
             looks = [(part.count, tilted_moments(part.sketch, 0.0)) for part in parts.parts]
             mean = sum(count * mean for count, (_, mean, _) in looks)
-            drops.append(4.0 * math.sqrt(sum(count * v for count, (_, _, v) in looks)) - mean)
+            spread = sum(count * v for count, (_, _, v) in looks)
+            # the t in the middle of a span has the variance span^2 / 4, and half of it as the mean
+            more = chosen.runs * chosen.span**2 / 4
+            drops.append(4.0 * math.sqrt(spread + more) - mean - more / 2)
         found: list[float] = []
         for node in self.graph.nodes[:-1]:
             ahead = max((drops[block] + found[after] for block, after in node.moves), default=0.0)
@@ -287,6 +353,9 @@ class GraphLosses:
         spacings = [part.lattice for part in parts if part.lattice is not None]
         spacings += [part.origin for part in parts if part.origin is not None]
         common = _common([abs(x) for x in spacings if math.isfinite(x)])
+        spans = [chosen.span for chosen in self.choices if chosen.runs]
+        if spans:  # that are no multiple of the least one are rounded up to points
+            common, exact = min(spans), False
         if common > wanted / _EXACT:
             # a little more, so that no multiple of a loss > 0 is beyond its point by rounding
             return common * (1 + 64 * UNIT) / max(1, math.ceil(common / wanted)), exact
@@ -322,6 +391,8 @@ class WorkflowInduction:
 
     def __init__(self, losses: GraphLosses, lattice: Lattice) -> None:
         self.graph, h = losses.graph, lattice.step
+        self.step = h
+        self.still = [not parts.parts and not parts.certain for parts in losses.parts]
         self.first = math.floor(lattice.low / h)
         self.points = math.ceil(lattice.high / h) + 2 - self.first
         if self.points > min(MAX_LENGTH, _MOST // len(self.graph.nodes)):
@@ -335,7 +406,9 @@ class WorkflowInduction:
         except OverflowError as error:
             raise PrecisionError("a tilted mass is out of the range of doubles") from error
         self.x = (self.first + np.arange(self.points)) * h
-        reach = self.points + 1 + max(len(k.upper) for k in self.kernels)
+        self.choices = losses.choices
+        ahead = [_OwnPoints.of(c.span, h, 0, 1).margin for c in self.choices if c.runs]
+        reach = self.points + 1 + max([len(k.upper) for k in self.kernels] + ahead)
         # e^-x at the points x = 0, h, 2h, ..., at most
         fall = np.exp(-h * np.arange(reach)) * (1 - (16 + 4 * h * reach) * UNIT)
         self.fall = np.where(fall > _UNDERFLOW, fall, 0.0)
@@ -388,7 +461,21 @@ class WorkflowInduction:
 
     def _before(self, block: int, sure: float, value: FloatArray) -> FloatArray:
         """An upper bound of E_P[(V - sure)(l + L); L finite] at the points l before a block."""
-        begin, reached = self.kernels[block].first, self.sums[block].reached
+        one = self.choices[block]
+        for _ in range(one.runs):
+            own = _OwnPoints.of(one.span, self.step, self.first, self.points)
+            # a rising function; where rounding has it fall, the larger value is a bound after it
+            whole = np.maximum.accumulate(self._extended(sure, value, -own.margin, 2 * own.margin))
+            whole = largest_of_one_run(own.span, own.cells, own.above(whole)[::-1])[::-1]
+            value = np.minimum(own.back_above(np.maximum.accumulate(whole)), 1.0)
+        if self.still[block]:
+            return value
+        more = self.sums[block].reached - self.points
+        return self.sums[block].upper(self._extended(sure, value, self.kernels[block].first, more))
+
+    def _extended(self, sure: float, value: FloatArray, begin: int, more: int) -> FloatArray:
+        """(points + more,): upper bounds of V - sure from the point ``begin`` of the window on."""
+        reached = self.points + more
         left, right, inside = self._window(begin, reached)
         # below the window V is at most what it is at the window's left end, and beyond it
         # W(u) <= W(u_end) + u - u_end
@@ -396,8 +483,7 @@ class WorkflowInduction:
         ahead = begin + reached - right - self.points + 1
         fall = self.fall[ahead : ahead + right]
         beyond = sub_up(1.0, sure) - rest * np.append(fall, np.zeros(right - fall.size))
-        whole = [np.full(left, value[0]), value[inside], beyond * (1 + 4 * UNIT)]
-        return self.sums[block].upper(np.concatenate(whole))
+        return np.concatenate([np.full(left, value[0]), value[inside], beyond * (1 + 4 * UNIT)])
 
     def _window(self, begin: int, reached: int) -> tuple[int, int, slice]:
         """Counts the points reached that lie left and right of the window, and those inside."""
@@ -442,14 +528,145 @@ class WorkflowInduction:
         self, block: int, sure: float, p: FloatArray, q: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """A at least and e^-l B at most, at the points l before a block."""
-        k, weights = self.kernels[block], self.sums[block]
-        left, right, inside = self._window(weights.first_below, weights.reached_below)
-        # beyond the window one does what one does at its end, at no more than its cost there
-        reached_p = np.concatenate([np.full(left, sure), p[inside], np.full(right, p[-1])])
-        reached_q = np.concatenate([np.zeros(left), q[inside], np.full(right, q[-1])])
-        a, b = weights.lower(reached_p, reached_q)
+        k, weights, one = self.kernels[block], self.sums[block], self.choices[block]
+        for _ in range(one.runs):
+            own = _OwnPoints.of(one.least, self.step, self.first, self.points)
+            reached = self._reached(sure, p, q, -own.margin, self.points + 2 * own.margin)
+            p, q = own.below(*reached)
+            p, q = best_of_one_run(one.least, own.cells, own.step, p[::-1], q[::-1])
+            p, q = own.back_below(p[::-1], q[::-1])
+        if self.still[block]:
+            return p, q
+        a, b = weights.lower(*self._reached(sure, p, q, weights.first_below, weights.reached_below))
         # an output that Q cannot produce wins its whole mass at the next stop
         return np.minimum(1.0, a + k.infinity.lower) * (1 - 2 * UNIT), b
+
+    def _reached(
+        self, sure: float, p: FloatArray, q: FloatArray, begin: int, reached: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """(reached,) each: A at least and e^-l B at most, from the point ``begin`` on."""
+        left, right, inside = self._window(begin, reached)
+        # beyond the window one does what one does at its end, at no more than its cost there
+        return (
+            np.concatenate([np.full(left, sure), p[inside], np.full(right, p[-1])]),
+            np.concatenate([np.zeros(left), q[inside], np.full(right, q[-1])]),
+        )
+
+
+@dataclass(frozen=True)
+class _OwnPoints:
+    """The points i ``step`` of which a span is a multiple, beside the points of the lattice.
+
+    Attributes:
+        span: at least the length of the interval of losses, and ``cells`` steps, nats.
+        cells: steps in the span.
+        step: the distance of points; that of the lattice, if the span is a multiple of it.
+        margin: how many points of the lattice a window needs on either side.
+        lattice: the distance of its points, its first point, and their number in the window.
+    """
+
+    span: float
+    cells: int
+    step: float
+    margin: int
+    lattice: tuple[float, int, int]
+
+    @staticmethod
+    def of(span: float, h: float, first: int, points: int) -> _OwnPoints:
+        cells = math.ceil(Fraction(span) / Fraction(h))
+        if cells * h <= span * (1 + 256 * UNIT):
+            return _OwnPoints(cells * h * (1 + 2 * UNIT), cells, h, cells, (h, first, points))
+        step = span / cells * (1 + 4 * UNIT)
+        return _OwnPoints(cells * step * (1 + 2 * UNIT), cells, step, cells + 3, (h, first, points))
+
+    @property
+    def _aligned(self) -> bool:
+        return self.step == self.lattice[0]
+
+    @functools.cached_property
+    def _between(self) -> _Between:
+        """Where the own points lie between points of the lattice, and ``margin`` of them beside."""
+        h, first, points = self.lattice
+        inner = self._inner
+        return _Between.of(
+            (inner[0] - self.cells) * self.step,
+            self.step,
+            inner[1] + 2 * self.cells,
+            (first - self.margin) * h,
+            h,
+            points + 2 * self.margin,
+        )
+
+    @functools.cached_property
+    def _back(self) -> _Between:
+        h, first, points = self.lattice
+        inner = self._inner
+        return _Between.of(first * h, h, points, inner[0] * self.step, self.step, inner[1])
+
+    @property
+    def _inner(self) -> tuple[int, int]:
+        """The first own point at or before the window, and how many reach beyond its end."""
+        h, first, points = self.lattice
+        start = math.floor(first * h / self.step - 1e-3)
+        return start, math.ceil((first + points - 1) * h / self.step + 1e-3) - start + 1
+
+    def above(self, value: FloatArray) -> FloatArray:
+        """Upper bounds at own points, from those at the window's points and its margins."""
+        return value if self._aligned else self._between.above(value)
+
+    def back_above(self, value: FloatArray) -> FloatArray:
+        """Upper bounds at the window's points from those at own points."""
+        return value if self._aligned else self._back.above(value)
+
+    def below(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A at least and e^-l B at most, at own points."""
+        return (p, q) if self._aligned else self._between.below(p, q)
+
+    def back_below(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A at least and e^-l B at most, at the window's points."""
+        return (p, q) if self._aligned else self._back.below(p, q)
+
+
+@dataclass(frozen=True)
+class _Between:
+    """Some points, each between two neighbours of other points.
+
+    Attributes:
+        left: (n,) the index of the left neighbour.
+        behind: (n,) how far each point is from it, nats; off by at most ``off``.
+        h: the distance of the other points, nats.
+    """
+
+    left: NDArray[np.intp]
+    behind: FloatArray
+    h: float
+    off: float
+
+    @staticmethod
+    def of(start: float, step: float, n: int, first: float, h: float, points: int) -> _Between:
+        x = start + np.arange(n) * step
+        left = np.clip(np.floor((x - first) / h).astype(np.intp), 0, points - 2)
+        behind = x - (first + left * h)
+        off = 8 * UNIT * (abs(start) + abs(first) + n * step + points * h)
+        assert float(behind.min()) >= -off
+        assert float(behind.max()) <= h + off
+        return _Between(left, np.clip(behind, 0.0, h), h, off)
+
+    def above(self, value: FloatArray) -> FloatArray:
+        """Upper bounds of a rising function on chords, which are straight in e^-l."""
+        share = -np.expm1(-self.behind) / -math.expm1(-self.h)
+        share = np.minimum(1.0, share * (1 + 16 * UNIT) + 2 * self.off / self.h)
+        left, right = value[self.left], value[self.left + 1]
+        return np.asarray((left + share * (right - left)) * (1 + 4 * UNIT))
+
+    def below(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A and e^-l B of what is done at the better neighbour, at each point's own loss."""
+        fall = np.exp(-self.behind) * (1 + 16 * UNIT + 2 * self.off)
+        rise = np.exp(self.h - self.behind) * (1 + 16 * UNIT + 2 * self.off)
+        options = [(p[self.left], q[self.left] * fall), (p[self.left + 1], q[self.left + 1] * rise)]
+        (p, q), (other_p, other_q) = options
+        better = other_p - other_q > p - q
+        return np.where(better, other_p, p), np.where(better, other_q, q)
 
 
 @dataclass(frozen=True, eq=False)

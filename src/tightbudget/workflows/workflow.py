@@ -18,7 +18,13 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.stopping import blocks_between, stops_of
-from tightbudget.workflows.induction import Graph, GraphLosses, Node, WorkflowInduction
+from tightbudget.workflows.induction import (
+    Graph,
+    GraphLosses,
+    Node,
+    WorkflowInduction,
+    split,
+)
 
 _VERSION = 1
 _MOST_STATES = 20_000  # a minute and a gigabyte
@@ -209,11 +215,12 @@ class Workflow:
         kept = self._prices(prices)
         graph = self.graph(kept)
         found = delta_of(graph, rtol)
-        below = [block.attained_early for block in graph.blocks]
+        halves = [split(block) for block in graph.blocks]
+        below = [rest.attained_early for rest, _ in halves]
         if any(block is not None for block in below):
             blocks = (
-                compose([attained or block])
-                for attained, block in zip(below, graph.blocks, strict=True)
+                compose([attained or rest, chosen])
+                for attained, (rest, chosen) in zip(below, halves, strict=True)
             )
             attained = Graph(graph.nodes, tuple(blocks))
             lower = delta_of(attained, rtol).lower  # guard: workflow-lower-bound-attained
