@@ -154,7 +154,8 @@ class Choices:
         return np.asarray(self.runs * logs.max(axis=0))
 
 
-# Proof: proofs/choices.v, theorems choices, bounded_range
+# Proof: proofs/choices.v, theorems choices, induction_covers
+# Proof: proofs/choices.v, theorems joint_by_deltas, two_ends, bounded_range
 def split(block: Composition) -> tuple[Composition, Composition]:
     """A block without its exponential mechanism, and the runs of that one.
 
@@ -585,7 +586,7 @@ class _OwnPoints:
 
     @functools.cached_property
     def _between(self) -> _Between:
-        """Where the own points lie between points of the lattice, and ``margin`` of them beside."""
+        """Places the own points between points of the lattice and its margins."""
         h, first, points = self.lattice
         inner = self._inner
         return _Between.of(
@@ -629,7 +630,7 @@ class _OwnPoints:
 
 @dataclass(frozen=True)
 class _Between:
-    """Some points, each between two neighbours of other points.
+    """Points, each of which lies between two neighbours of other points.
 
     Attributes:
         left: (n,) the index of the left neighbour.
