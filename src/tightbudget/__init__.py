@@ -105,6 +105,7 @@ _IN_THEIR_ROOM = {
     "CountDistinct",
     "GroupedQuantiles",
     "Months",
+    "MostFrequent",
     "Quarters",
     "QuestionPreview",
     "Ratio",

@@ -388,10 +388,52 @@ MUTATIONS = [
         {"top-k-cut-off": "return tuple(order[: ahead].tolist())"},
         lambda: len(named([9, 9, 9])) == 1,
     ),
+    Without(
+        "a choice is made before it is sure",
+        {"choice-surely-before-its-end": "return i"},
+        fails="tests/release/test_exponential.py::test_each_index_has_exactly_its_share[exponents1]",
+    ),
+    Without(
+        "a weight is not rounded",
+        {"weight-between-integers": "return near, near"},
+        fails="tests/release/test_exponential.py::test_weights_are_between_integers[40-exponents2]",
+    ),
+    Without(
+        "a rehearsal looks at no move",
+        {"rehearsed-moves-within-sensitivity": "if False:"},
+        fails="tests/release/test_exponential.py::test_a_neighbour_shows_that_the_sensitivity_is_wrong",
+    ),
+    Without(
+        "a rehearsal believes in one direction",
+        {"rehearsed-moves-in-one-direction": "if False:"},
+        fails="tests/release/test_exponential.py::test_a_score_that_falls_where_others_rise_is_not_monotone",
+    ),
+    Without(
+        "scores are less than their sensitivity",
+        {"sensitivity-of-floats": "return decimal"},
+        fails="tests/release/test_exponential.py::test_a_float_may_move_by_a_sensitivity_that_is_this_float[0.1]",
+    ),
+    Without(
+        "all scores move in one direction",
+        {"scores-move-both-ways": "moves = 1"},
+        fails="tests/release/test_exponential.py::test_the_losses_of_all_neighbours_have_the_range_epsilon[False]",
+    ),
+    Without(
+        "a score that is none is beyond the bounds",
+        {"score-of-none": "known = 9"},
+        fails="tests/release/test_exponential.py::test_with_bounds_a_score_has_its_place_between_them",
+    ),
+    Without(
+        "scores are beyond their bounds",
+        {"scores-within-bounds": "return known"},
+        fails="tests/release/test_exponential.py::test_with_bounds_a_score_has_its_place_between_them",
+    ),
 ]
 
 
 @pytest.mark.one_in(3)
 @each(MUTATIONS)
-def test_each_guard_guards(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
-    lose_a_truth(monkeypatch, mutation)
+def test_each_guard_guards(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without, request: pytest.FixtureRequest
+) -> None:
+    lose_a_truth(monkeypatch, mutation, request.session)

@@ -83,6 +83,22 @@ CASES: list[Case] = [
     ),
     Case("top-k", tb.release.TopK(np.bincount, 37, 5, 1, 2), AGES),
     Case(
+        "exponential",
+        tb.release.ExponentialRelease(np.bincount, range(37), 0.5, monotone=True),
+        AGES,
+    ),
+    Case(
+        "exponential-real",
+        tb.release.ExponentialRelease(
+            lambda ages: [-abs(np.mean(ages) - c) for c in (10, 20)],
+            candidates=("young", "old"),
+            epsilon=1,
+            sensitivity=0.5,
+            bounds=(-37, 0),
+        ),
+        AGES,
+    ),
+    Case(
         "gradual",
         tb.release.GradualRelease(len, 1, (0.1, 0.5, 2), lambda answers: answers[-1] > 100),
         AGES,

@@ -171,6 +171,9 @@ def _vectors(step: float | None) -> dict[str, Asked]:
         "laplace": lambda query: tb.release.LaplaceRelease(query, 12, 1, **three).release,
         "gaussian": lambda query: tb.release.GaussianRelease(query, 7, 5, 1e-5, **three).release,
         "top-k": lambda query: tb.release.TopK(query, 3, 2, 1, 1, 4, **given).release,
+        "exponential": lambda query: (
+            tb.release.ExponentialRelease(query, range(3), 1, 4, bounds=(LOW, HIGH)).release
+        ),
         "svt-values": lambda query: tb.release.SparseVectorRelease(query, 3, 1, svt, 1).release,
     }
 

@@ -291,6 +291,18 @@ CASES: list[Case] = [
         "max",
     ),
     case(
+        "most-frequent",
+        tables.MostFrequent(by="k", epsilon=0.5),
+        lambda _: DOMAINS["k"][-1],  # which a number next to 1 chooses, whatever the counts are
+        "max",
+    ),
+    case(
+        "most-frequent-units",
+        tables.MostFrequent(by=("k", "j"), epsilon=0.5, of="units", where="w"),
+        lambda _: (DOMAINS["k"][-1], DOMAINS["j"][-1]),
+        "max",
+    ),
+    case(
         "gradual-count",
         GradualCount(epsilons=(0.5, 1), good_enough=enough, where="w"),
         lambda c: (c["w"].sum(),) * 2,

@@ -97,7 +97,7 @@ def test_without_noise_an_answer_is_the_truth(
     largest = max(np.unique([str(u) for u in COLUMNS["u"]], return_counts=True)[1])
     assert largest <= 9  # no bound on a unit binds
     truth = case.truth(COLUMNS)
-    if case.name.startswith(("top", "tested")):  # no numbers
+    if case.name.startswith(("top", "tested", "most")):  # no numbers
         assert silent(case, case.data) == silent(case, duckdb) == truth
         return
     same(silent(case, case.data), truth)

@@ -329,3 +329,17 @@ def test_a_table_whose_rows_are_units_has_no_halves() -> None:
     assert meter.spent == meter.held == tb.Amount(0.0, 0.0, "epsilon")
     with pytest.raises(tb.ParameterError, match=r"^threshold must be .*got -1"):
         GatedCounts(by="k", epsilon=1, threshold=-1, test_epsilon=0.5)
+
+
+@pytest.mark.parametrize("of", ["rows", "units"])
+def test_the_most_frequent_key_is_the_likeliest(of: Any) -> None:
+    """At a large epsilon it is chosen: q has more rows, and p more units."""
+    rows = [("a", 1.0, "q", 0, True, True)] * 5 + [(u, 1.0, "p", 0, True, True) for u in "bcd"]
+    for data in (table(small(rows)), in_duckdb(columns=small(rows))):
+        question = tb.tables.MostFrequent(by="k", epsilon=900, of=of)
+        answer = question.release(data, meter=tb.OutputDPOdometer())
+        assert answer.value == ("q" if of == "rows" else "p")
+        assert answer.cell == "value"
+    rho = tb.ZCDPFilter(rho=1)
+    question = tb.tables.MostFrequent(by="k", epsilon=0.4, of=of)
+    assert question.release(table(small(rows)), meter=rho).receipt.charged.amount == 0.02

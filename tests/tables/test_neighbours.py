@@ -18,7 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.tables.cases import CASES, COLUMNS, Case, in_duckdb, small, table
 
 from tightbudget.output_dp.amount import exact
-from tightbudget.tables import AboveThreshold, CountsAbove, GatedCounts, TopGroups
+from tightbudget.tables import AboveThreshold, CountsAbove, GatedCounts, MostFrequent, TopGroups
 from tightbudget.tables.mechanism import NoisyVector
 from tightbudget.tables.table import Table
 
@@ -132,7 +132,7 @@ def test_the_noise_is_made_for_the_sensitivity(case: Case) -> None:
 
 def test_searches_are_monotone() -> None:
     searching = [case.name for case in CASES if case.norm == "max"]
-    of = (AboveThreshold, CountsAbove, TopGroups)
+    of = (AboveThreshold, CountsAbove, MostFrequent, TopGroups)
     assert searching == [case.name for case in CASES if isinstance(case.mechanism, of)]
 
 

@@ -15,6 +15,7 @@ from tightbudget.release.mechanisms.erm import (
     OutputPerturbation,
     logistic_with_test,
 )
+from tightbudget.release.mechanisms.exponential import ExponentialRelease
 from tightbudget.release.mechanisms.gradual import GradualRelease
 from tightbudget.release.mechanisms.interquartile_range import InterquartileRange
 from tightbudget.release.mechanisms.iterative import Iterative
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BestTrial",
+    "ExponentialRelease",
     "FixedNoise",
     "GaussianRelease",
     "GradualRelease",

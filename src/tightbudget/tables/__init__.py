@@ -18,6 +18,7 @@ from tightbudget.tables.mechanisms.grouped_quantiles import GroupedQuantiles
 from tightbudget.tables.mechanisms.grouped_sums import GroupedSums
 from tightbudget.tables.mechanisms.histogram_counts import HistogramCounts
 from tightbudget.tables.mechanisms.mean import Mean
+from tightbudget.tables.mechanisms.most_frequent import MostFrequent
 from tightbudget.tables.mechanisms.order_statistics import OrderStatistic
 from tightbudget.tables.mechanisms.quantiles import Quantiles
 from tightbudget.tables.mechanisms.ratio import Ratio
@@ -46,6 +47,7 @@ __all__ = [
     "HistogramCounts",
     "Mean",
     "Months",
+    "MostFrequent",
     "OrderStatistic",
     "Quantiles",
     "Quarters",
