@@ -415,7 +415,7 @@ MUTATIONS = [
     ),
     Without(
         "all scores move in one direction",
-        {"scores-move-both-ways": "moves = 1"},
+        {"scores-move-both-ways": "return 1"},
         fails="tests/release/test_exponential.py::test_the_losses_of_all_neighbours_have_the_range_epsilon[False]",
     ),
     Without(

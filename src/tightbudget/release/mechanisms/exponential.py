@@ -159,18 +159,17 @@ class ExponentialRelease(MechanismOnData[Any, Any]):
 
     @cached_property
     def _sensitivity(self) -> Fraction:
-        """The sensitivity; of a float, the larger one of its decimal and its binary value."""
-        decimal = exact_positive(sensitivity=self.sensitivity)
-        if not isinstance(self.sensitivity, float):
-            return decimal
-        # scores that are floats are binary values: one of 0.1 is above 1/10
-        return max(decimal, Fraction(self.sensitivity))  # guard: sensitivity-of-floats
+        """The sensitivity, exactly."""
+        return _of_scores(self.sensitivity)
 
     @cached_property
     def _factor(self) -> Fraction:
         """The factor of a score in the exponent."""
-        moves = 1 if self.monotone else 2  # guard: scores-move-both-ways
-        return exact_positive(epsilon=self.epsilon) / (moves * self._sensitivity)
+        return exact_positive(epsilon=self.epsilon) / (self._spread() * self._sensitivity)
+
+    def _spread(self) -> int:
+        """Returns how many sensitivities apart the moves of two scores may be."""
+        return 1 if self.monotone else 2  # guard: scores-move-both-ways
 
     @cached_property
     def _ends(self) -> tuple[Score, Score]:
@@ -220,6 +219,15 @@ class ExponentialRelease(MechanismOnData[Any, Any]):
         if endless and in_rehearsal():
             raise refuse("the answer of scores", "have finite numbers alone", value)
         return max(low, min(known, high))  # guard: scores-within-bounds
+
+
+def _of_scores(sensitivity: Price) -> Fraction:
+    """Returns a sensitivity exactly; of a float, the larger one of its decimal and its value."""
+    decimal = exact_positive(sensitivity=sensitivity)
+    if not isinstance(sensitivity, float):
+        return decimal
+    # scores that are floats are binary values: one of 0.1 is above 1/10
+    return max(decimal, Fraction(sensitivity))  # guard: sensitivity-of-floats
 
 
 def _decimal(x: Any) -> Fraction:
