@@ -36,9 +36,12 @@
                               are those of what was seen before, a A - b B is at most the value.
    Theorem walking_away:        W stays such a W if one may also stop in other states, and there pays as
                               in some state that moves lead to: one who walks away or crashes.
+   Theorem overtaken:           nothing more is gained if moves may be begun, and the end be chosen, while
+                              moves that were begun before are still running: their outputs come later.
    Theorem prices:              for every set S of what was seen, W being that of the prices' gains,
        Pr(seen under x in S)  <=  W + sum of e^E Pr(seen under x' in S, stopped at the price E):
                               each output is charged the price of the state where it stopped.
+   Theorem prices_overtaken:    the same, where moves that were begun are still running at the end.
    Theorem prices_attained:     for one analyst and one set S these are equal: the recursion finds the
                               least such delta.
 
@@ -612,6 +615,82 @@ Proof.
   - apply (at_moves _ _ _ _ _ C).
 Qed.
 
+(* ------------------------------------------------------------- moves that are still running *)
+
+(* What has been begun and not yet answered; whether the end was chosen; and the state.  To begin a
+   move, or to choose the end, reveals nothing by itself. *)
+Definition at_once (State : Type) : Type := (list pair * (bool * State))%type.
+
+Inductive still {State : Type} (may_stop : State -> bool) (move : State -> pair -> State -> Prop) :
+    at_once State -> pair -> at_once State -> Prop :=
+  | begins begun s X s' : move s X s' -> is_law X ->
+      still may_stop move (begun, (false, s)) [(1, 1)] (X :: begun, (false, s'))
+  | ends_here begun s : may_stop s = true ->
+      still may_stop move (begun, (false, s)) [(1, 1)] (begun, (true, s))
+  | answers before X later ended s :
+      still may_stop move (before ++ X :: later, (ended, s)) X (before ++ later, (ended, s)).
+
+(* Nobody shows anything before the end was chosen; what has not answered by then may never do. *)
+Definition after_the_end {State A : Type} (w : at_once State) (v : A * State) : Prop :=
+  fst (snd w) = true /\ snd v = snd (snd w).
+
+Lemma ahead_monotone : forall begun phi psi a b, (forall X, In X begun -> is_pair X) ->
+  (forall a b, 0 <= a -> 0 <= b -> phi a b <= psi a b) -> 0 <= a -> 0 <= b ->
+  ahead phi begun a b <= ahead psi begun a b.
+Proof.
+  induction begun as [| X begun IH]; intros phi psi a b P H A0 B0; simpl; [auto |].
+  apply sum_le. intros o Ho. destruct (P X (or_introl eq_refl) o Ho).
+  apply IH; auto; [| apply Rmult_le_pos; auto | apply Rmult_le_pos; auto].
+  intros Y HY. apply P. simpl. auto.
+Qed.
+
+(* A move whose outputs come last of all. *)
+Lemma ahead_last : forall begun phi X a b,
+  ahead phi (X :: begun) a b
+  = ahead (fun p q => sum (fun o => phi (p * fst o) (q * snd o)) X) begun a b.
+Proof.
+  induction begun as [| Y begun IH]; intros phi X a b; [reflexivity |].
+  change (sum (fun o => sum (fun o' => ahead phi begun (a * fst o * fst o') (b * snd o * snd o')) Y) X
+    = sum (fun o' => ahead (fun p q => sum (fun o => phi (p * fst o) (q * snd o)) X) begun
+        (a * fst o') (b * snd o')) Y).
+  rewrite sum_swap. apply sum_ext. intros o' _. rewrite <- IH. simpl. apply sum_ext. intros o _.
+  f_equal; ring.
+Qed.
+
+Theorem overtaken : forall State may_stop gain move W,
+  covers State may_stop gain move W -> (forall s, sublinear (gain s)) ->
+  forall (O A : Type) s (t : analyst O (A * State)),
+  keeps_to (below (still may_stop move)) after_the_end ([], (false, s)) t ->
+  gains State gain t 1 1 <= W s 1 1.
+Proof.
+  intros State may_stop gain move W C G O A s t K.
+  pose (U := fun (w : at_once State) (a b : R) =>
+    ahead (if fst (snd w) then gain (snd (snd w)) else W (snd (snd w))) (fst w) a b).
+  pose (fair := fun (w : at_once State) => forall X, In X (fst w) -> is_law X).
+  assert (L : forall (ended : bool) s0, sublinear (if ended then gain s0 else W s0)).
+  { intros [|] s0; [apply G | apply (is_sublinear _ _ _ _ _ C)]. }
+  change (gains State gain t 1 1 <= U ([], (false, s)) 1 1).
+  apply (bounded O (A * State) (at_once State) (still may_stop move) after_the_end
+    (fun v => gain (snd v)) U fair); auto using Rle_0_1.
+  - intros (begun, (ended, s0)) F. apply ahead_sublinear; [| apply L].
+    intros X HX. apply (F X HX).
+  - intros (begun, (ended, s0)) v F (E & E') a b A0 B0. simpl in *. subst ended s0.
+    unfold U. simpl. apply left_over; auto.
+  - intros w X w' F M. destruct M as [begun s0 X s' M N | begun s0 T | before X later ended s0].
+    + split; [intros Y [<- | HY]; [exact N | apply F, HY] |].
+      intros a b A0 B0. simpl. rewrite Rplus_0_r, !Rmult_1_r. unfold U.
+      change (ahead (W s') (X :: begun) a b <= ahead (W s0) begun a b). rewrite ahead_last.
+      apply ahead_monotone; auto; [intros Y HY; apply (F Y HY) |].
+      intros p q p0 q0. apply (at_moves _ _ _ _ _ C s0 X s'); auto.
+    + split; [exact F |]. intros a b A0 B0. simpl. rewrite Rplus_0_r, !Rmult_1_r. unfold U. simpl.
+      apply ahead_monotone; auto; [intros Y HY; apply (F Y HY) |].
+      intros p q p0 q0. apply (at_stops _ _ _ _ _ C); auto.
+    + split.
+      * intros Y HY. apply F. simpl in *. apply in_app_or in HY. apply in_or_app. simpl. tauto.
+      * intros a b _ _. unfold U. simpl. rewrite ahead_first. lra.
+  - intros X [].
+Qed.
+
 (* --------------------------------------------------------------------- prices of states *)
 
 Section Prices.
@@ -629,18 +708,33 @@ Definition charged {O A : Type} (t : analyst O (A * State)) (S : A * State -> bo
   sum (fun v => when (S (fst v)) (exp (price (snd (fst v))) * snd (snd v)))
     (views O (A * State) t 1 1).
 
+Lemma charged_and_gained : forall (O A : Type) (t : analyst O (A * State)) S,
+  chance_of t S <= gains State gain_at t 1 1 + charged t S.
+Proof.
+  intros O A t S. unfold chance_of, charged, gains.
+  rewrite <- sum_plus. apply sum_le. intros v _. unfold gain_at, payoff.
+  pose proof (pos_ge (fst (snd v) - exp (price (snd (fst v))) * snd (snd v))).
+  pose proof (pos_nonneg (fst (snd v) - exp (price (snd (fst v))) * snd (snd v))).
+  unfold when. destruct (S (fst v)); lra.
+Qed.
+
 Theorem prices : forall (O A : Type) move W s (t : analyst O (A * State)),
   covers State may_stop gain_at move W ->
   keeps_to (below move) (stops_there State may_stop) s t ->
   forall S, chance_of t S <= W s 1 1 + charged t S.
 Proof.
-  intros O A move W s t C K S.
-  pose proof (choices State may_stop gain_at O A move W s t C K) as G. unfold gains in G.
-  eapply Rle_trans; [| apply Rplus_le_compat_r, G]. unfold chance_of, charged.
-  rewrite <- sum_plus. apply sum_le. intros v _. unfold gain_at, payoff.
-  pose proof (pos_ge (fst (snd v) - exp (price (snd (fst v))) * snd (snd v))).
-  pose proof (pos_nonneg (fst (snd v) - exp (price (snd (fst v))) * snd (snd v))).
-  unfold when. destruct (S (fst v)); lra.
+  intros O A move W s t C K S. eapply Rle_trans; [apply charged_and_gained |].
+  apply Rplus_le_compat_r, (choices State may_stop gain_at O A move W s t C K).
+Qed.
+
+Theorem prices_overtaken : forall (O A : Type) move W s (t : analyst O (A * State)),
+  covers State may_stop gain_at move W ->
+  keeps_to (below (still may_stop move)) after_the_end ([], (false, s)) t ->
+  forall S, chance_of t S <= W s 1 1 + charged t S.
+Proof.
+  intros O A move W s t C K S. eapply Rle_trans; [apply charged_and_gained |].
+  apply Rplus_le_compat_r, (overtaken State may_stop gain_at move W C); auto.
+  intros s0. unfold gain_at, payoff. apply delta_sublinear.
 Qed.
 
 Theorem prices_attained : forall moves rank,
@@ -670,5 +764,7 @@ Print Assumptions induction_covers.
 Print Assumptions attained.
 Print Assumptions from_below.
 Print Assumptions walking_away.
+Print Assumptions overtaken.
 Print Assumptions prices.
+Print Assumptions prices_overtaken.
 Print Assumptions prices_attained.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.client.lossy import lossy
 from tests.client.test_remote import connected
+from tests.release import test_resuming_workflow as workflows
 from tests.release.test_resuming import again, do, gone, held, of, paid, spent
 from tests.web.conftest import Client, Serve
 
@@ -62,6 +63,26 @@ def test_a_run_goes_on_beside_the_ledger_and_over_http(
     assert spent(remote) == paid(1)
 
 
+@pytest.mark.parametrize(("moves", "state"), [((), "quiet"), (("loud", "between"), "end")])
+def test_a_workflow_is_ended_over_http(
+    moves: tuple[str, ...], state: str, remote: tb.RemoteLedger, ledger: tb.Ledger
+) -> None:
+    workflows.again(remote, workflows.gone(remote, *moves)).end()
+    assert spent(ledger) == spent(remote) == workflows.paid(state)
+    assert ledger.holds() == ()
+
+
+def test_a_workflow_goes_on_beside_the_ledger_and_over_http(
+    remote: tb.RemoteLedger, ledger: tb.Ledger
+) -> None:
+    slow = workflows.of(remote).__enter__()
+    with workflows.again(ledger, slow.state_dict()) as run:
+        run.go("loud")
+        with pytest.raises(tb.errors.FencingError, match="another process has gone on"):
+            slow.go("quiet")
+    assert spent(remote) == workflows.paid("loud")
+
+
 def test_a_wrong_token_is_refused_before_anything_runs(
     remote: tb.RemoteLedger, ledger: tb.Ledger
 ) -> None:
@@ -86,7 +107,7 @@ def test_a_second_start_says_what_can_be_done(remote: tb.RemoteLedger) -> None:
 
 
 @pytest.mark.slow  # it starts a server
-def test_a_stop_is_claimed_though_answers_are_lost(
+def test_a_stop_or_a_move_is_claimed_though_answers_are_lost(
     ledger_url: str,
     served: Serve,
     token: Callable[..., str],
@@ -103,4 +124,10 @@ def test_a_stop_is_claimed_though_answers_are_lost(
         network.answers = 1  # that of the first claim
         do(run, "nsy")
         run.__exit__(None, None, None)
-    assert spent(ledger) == paid(2)
+        assert spent(ledger) == paid(2)
+        before, _ = spent(ledger)
+        moving = workflows.of(far, "moving").__enter__()
+        network.answers = 1
+        moving.go("loud")
+        moving.__exit__(None, None, None)
+    assert spent(ledger)[0] == pytest.approx(before + workflows.PRICES["loud"])

@@ -115,6 +115,7 @@ OTHERS = {
     "BaseBlocks": "an abstract part of sets of blocks of a ledger",
     "BaseBlockRange": "an abstract part of ranges of blocks of a ledger",
     "Places": "keeps nothing between calls: its ledger has the claims",
+    "KeptRun": "inside runs, which are refused; its ledger has the run",
     "OpenDPNoise": "keeps nothing between calls",
     "FixedNoise": "no noise, for tests alone",
     "PrivateLogisticRegression": "keeps what was released, and no meter",

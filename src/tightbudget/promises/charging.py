@@ -332,20 +332,21 @@ class Places(Generic[H]):
         """
         return printable(key=f"{self._key} after {place}")
 
-    def claim(self, place: int, *, goes_on: bool) -> bool:
+    def claim(self, place: int, *, goes_on: bool, to: tuple[Cell, ...] = ()) -> bool:
         """Claims a place of the run, and says whether the claim is granted.
 
         Args:
             place: the place.
             goes_on: whether the process goes on there, or ends the run. Any number of processes
                 may end it at one place.
+            to: where the process goes on to, if there are several ways: it is kept with the claim.
 
         Raises:
             LedgerError: the answer was lost, or the ledger cannot be read.
         """
         # Two claims to go on ask for two things under one key, and the second is refused: also that
         # of a process which an image of its memory has brought back.
-        cell = (_GOES_ON, new_secret()) if goes_on else (_ENDS,)  # guard: one-goes-on
+        cell = (_GOES_ON, new_secret(), *to) if goes_on else (_ENDS,)  # guard: one-goes-on
         try:
             hold = self._budget.reserve(self.key_after(place), OutputDP({cell: 0}))
         except KeyConflictError:
@@ -355,12 +356,27 @@ class Places(Generic[H]):
         return True
 
     def ended_at(self, place: int) -> bool:
-        """Says whether a place that was claimed is where the run was ended."""
-        hold = self._budget._hold(self.key_after(place), None)
+        """Says whether a place is where the run was ended."""
+        return self._claim_of(place) == (_ENDS,)
+
+    def gone_on_from(self, place: int) -> tuple[Cell, ...] | None:
+        """Returns where a process has gone on to from a place, as it claimed it; None if none has.
+
+        None is no promise: the next claim says whether it is still so.
+        """
+        claim = self._claim_of(place)
+        return None if claim is None or claim == (_ENDS,) else claim[2:]
+
+    def _claim_of(self, place: int) -> tuple[Any, ...] | None:
+        """Returns the claim of a place; None if it was not claimed, () if its key was misused."""
+        try:
+            hold = self._budget._hold(self.key_after(place), None)
+        except SettlementError:
+            return None
         if hold.state is State.RESERVED:  # its process has died before it could free it
             hold.void()
-        guarantee = hold.guarantee
-        return isinstance(guarantee, OutputDP) and (_ENDS,) in guarantee.cells
+        cells = hold.guarantee.cells if isinstance(hold.guarantee, OutputDP) else ()
+        return next((cell for cell in cells if isinstance(cell, tuple)), ())
 
 
 class BaseHold(ABC, Generic[R]):

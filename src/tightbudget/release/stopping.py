@@ -21,17 +21,12 @@ from tightbudget.accounting.schedule import StoppingSchedule
 from tightbudget.errors import FencingError, ParameterError, ReleaseError, SettlementError
 from tightbudget.mechanisms.composition import Composition, Mechanism
 from tightbudget.numerics.validate import positive_count, refuse
-from tightbudget.output_dp.amount import Amount
-from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.transactions import Uncopied
-from tightbudget.promises.chain import canonical, digest
-from tightbudget.promises.charging import BaseHold, Keyed, Places
+from tightbudget.release.kept_run import Declared, KeptRun, not_resumable
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
 
 T = TypeVar("T")
-
-_VERSION = 1  # of the state of a callback
 
 
 class StoppingCallback(Uncopied, Generic[T]):
@@ -95,7 +90,7 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._passed = 0  # the stops at which the rule has said no
         self._left = Counter(dict(schedule.blocks[0].parts))  # what may run before the next one
         self._counted = False  # whether the loop tells its steps
-        self._kept = _Kept(meter, schedule) if resumable else None
+        self._kept = _KeptStops(meter, schedule) if resumable else None
 
     def __enter__(self) -> StoppingCallback[T]:
         """Reserves the worst-case stop, and starts the run.
@@ -109,9 +104,14 @@ class StoppingCallback(Uncopied, Generic[T]):
         if self._run is not None:
             raise SettlementError("a run is paid for once: another one needs a callback of its own")
         if self._kept is not None:
-            self._run = self._kept.begin(self._interactive)
+            kept = self._kept
+            self._run = (
+                kept.go_on(self._interactive, goes_on=True)
+                if kept.loaded
+                else kept.begin(self._interactive)
+            )
             self._open = self._run if self._run.cell is None else None
-            self._behind(self._kept.passed)
+            self._behind(kept.passed)
             return self
         guarantee = self._schedule.guarantee()
         self._run = self._open = self._paid.enter_context(
@@ -218,7 +218,7 @@ class StoppingCallback(Uncopied, Generic[T]):
             SettlementError: the run has not begun, or is not resumable.
         """
         if self._kept is None:
-            raise _not_resumable()
+            raise not_resumable("callback")
         return self._kept.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -234,7 +234,7 @@ class StoppingCallback(Uncopied, Generic[T]):
             SettlementError: the callback was entered before, or is not resumable.
         """
         if self._kept is None:
-            raise _not_resumable()
+            raise not_resumable("callback")
         if self._run is not None:
             raise SettlementError("a state is loaded before the callback is entered")
         self._kept.load(state)
@@ -249,10 +249,10 @@ class StoppingCallback(Uncopied, Generic[T]):
             FencingError: the token of the state is not that of its run.
         """
         if self._kept is None:
-            raise _not_resumable()
+            raise not_resumable("callback")
         if self._run is not None:
             raise SettlementError("a run is ended without training before the callback is entered")
-        self._run = self._kept.take_over(self._interactive, goes_on=False)
+        self._run = self._kept.go_on(self._interactive, goes_on=False)
         self._settle(self._kept)
         return self.receipt
 
@@ -274,7 +274,7 @@ class StoppingCallback(Uncopied, Generic[T]):
         if passed:
             self._asked = max(self._asked, self._schedule.stops[passed - 1])
 
-    def _settle(self, kept: _Kept) -> None:
+    def _settle(self, kept: _KeptStops) -> None:
         """Charges the stop at which a resumable run has ended.
 
         Raises:
@@ -311,13 +311,8 @@ class StoppingCallback(Uncopied, Generic[T]):
         return Composition(tuple(self._left.items()))
 
 
-def _not_resumable() -> SettlementError:
-    """Makes the refusal of a state where the callback keeps none."""
-    return SettlementError("a run has a state if its callback was made with resumable=True")
-
-
-class _Kept:
-    """A run of a schedule as its ledger keeps it, so that another process may go on with it.
+class _KeptStops(KeptRun):
+    """A run of a schedule as its ledger keeps it: its places are its stops.
 
     Args:
         meter: the budget that pays, with a key.
@@ -328,56 +323,27 @@ class _Kept:
     """
 
     def __init__(self, meter: Meter, schedule: StoppingSchedule) -> None:
-        if not isinstance(meter, Keyed):
-            raise ParameterError(
-                'meter must be a budget of a ledger with a key, say budget.keyed("A7"), for a '
-                f"resumable run, got a {type(meter).__name__}"
-            )
-        self._meter: Keyed[BaseHold[Any]] = meter
-        self._schedule = schedule
-        declared = [block.to_dict() for block in schedule.blocks]
-        # without the prices, which the ledger has: their last digits differ between machines
-        self._digest = digest(canonical([schedule.stops, declared]))
-        self._hold: BaseHold[Any] | None = None
-        self._places: Places[BaseHold[Any]] | None = None
-        self._token: str | None = None  # that of a state which was loaded
+        content = [schedule.stops, [block.to_dict() for block in schedule.blocks]]
+        declared = Declared("StoppingCallback", "schedule", "the stops and the steps", content)
+        super().__init__(meter, schedule.guarantee, declared, schedule.stops[-1])
+        self._stops = schedule.stops
         self.passed = 0
 
-    def begin(self, interactive: bool) -> Started:
-        """Starts the run, or goes on with the one whose state was loaded."""
-        if self._token is not None:
-            return self.take_over(interactive, goes_on=True)
-        places = self._meter.places(self._meter.next_key)
-        places.key_after(self._schedule.stops[-1])  # refused here, and not after some training
-        hold = self._meter.reserve(self._schedule.guarantee(), interactive=interactive)
-        hold.start()
-        self._hold, self._places = hold, places
-        return Started(None, hold.charge)
-
-    def take_over(self, interactive: bool, *, goes_on: bool) -> Started:
+    def go_on(self, interactive: bool, *, goes_on: bool) -> Started:
         """Takes over the run whose state was loaded: it goes on behind all steps that had begun.
 
         Args:
             interactive: as when the run was reserved.
             goes_on: whether steps are to run; else the run ends where its last steps lead to.
         """
-        if self._token is None:
-            raise SettlementError("load_state_dict comes first: there is no run to end")
-        hold = self._meter.taken_over(self._token)
-        if hold.interactive != interactive:
-            raise ParameterError(
-                f"interactive must be {hold.interactive}, as when {hold.key!r} was reserved, got "
-                f"{interactive}"
-            )
-        run, stops = Started(None, hold.charge), self._schedule.stops
-        self._hold, self._places = hold, self._meter.places(hold.key)
+        run, stops = self.take_over(interactive), self._stops
         run.cell = stops[-1]  # guard: begun-steps-count
         for passed, stop in enumerate(stops[:-1]):
-            claimed = self._places.claim(stop, goes_on=goes_on)
+            claimed = self.places.claim(stop, goes_on=goes_on)
             if claimed and goes_on:
                 run.cell, self.passed = None, passed + 1
                 return run
-            if claimed or self._places.ended_at(stop):  # guard: ended-run-stays-ended
+            if claimed or self.places.ended_at(stop):  # guard: ended-run-stays-ended
                 run.cell, self.passed = stop, passed
                 return run
         self.passed = len(stops) - 1
@@ -385,44 +351,4 @@ class _Kept:
 
     def claim(self, stop: int, *, goes_on: bool) -> bool:
         """Claims a stop, unless it is the last one: nothing comes after it that could be begun."""
-        assert self._places is not None, "the run has begun"
-        return stop == self._schedule.stops[-1] or self._places.claim(stop, goes_on=goes_on)
-
-    def settle(self, stop: Cell) -> Amount:
-        """Charges a stop."""
-        assert self._hold is not None, "the run has begun"
-        return self._hold.settle(stop)
-
-    def state(self) -> dict[str, Any]:
-        """Returns the state of the run."""
-        if self._hold is None:
-            raise SettlementError("the run has not begun: save its state after it has")
-        return {
-            "tightbudget": _VERSION,
-            "key": self._hold.key,
-            "token": self._hold.token,
-            "schedule": self._digest,
-        }
-
-    def load(self, state: object) -> None:
-        """Takes a state; refuses that of another run by what differs."""
-        if not isinstance(state, Mapping) or {*state} != {
-            "tightbudget",
-            "key",
-            "token",
-            "schedule",
-        }:
-            # not the state itself, which may hold a token
-            raise ParameterError("state must be what state_dict() of a StoppingCallback returned")
-        if state["tightbudget"] != _VERSION:
-            raise refuse("the state's version", f"be {_VERSION}", state["tightbudget"])
-        if state["key"] != self._meter.next_key:
-            raise refuse("the state's key", f"be {self._meter.next_key!r}", state["key"])
-        if state["schedule"] != self._digest:
-            raise ParameterError(
-                "schedule must have the stops and the steps of the run that the state is of: keep "
-                "their parameters with the checkpoint, since a search for them may find others"
-            )
-        if not isinstance(state["token"], str):
-            raise ParameterError("the state's token must be a text")
-        self._token = state["token"]
+        return stop == self._stops[-1] or self.places.claim(stop, goes_on=goes_on)
