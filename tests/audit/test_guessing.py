@@ -19,9 +19,9 @@ import pytest
 from scipy.optimize import brentq, linprog
 from scipy.stats import binom, norm
 
+from tightbudget.audit.asked import least_epsilon, least_mu
 from tightbudget.audit.claims import ClaimLine, ClaimLines, lines_of_gaussian
 from tightbudget.audit.guessing import Guessed, curve_refuted, most_right, p_value
-from tightbudget.audit.one_run import least_epsilon, least_mu
 from tightbudget.mechanisms.gaussian import GaussianPair
 
 

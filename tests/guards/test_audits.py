@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 from tightbudget.audit import one_run
-from tightbudget.audit.claims import ClaimLine
+from tightbudget.audit.claims import ClaimLine, ClaimLines
 from tightbudget.audit.guessing import Guessed, most_right
+from tightbudget.audit.rates import Rates
 from tightbudget.numerics.binomial import binomial_tails, most_chance
 
 SCORES = np.arange(500.0)
@@ -31,6 +33,13 @@ def tries_are_paid_for() -> bool:
 def equals_are_not_in_order() -> bool:
     labels = np.repeat([1, 0], 250)
     return one_run(np.zeros(500), labels, delta=0.0).epsilon_at_least == 0.0
+
+
+def two_rates_share_a_level() -> bool:
+    # bounds at half the level, by hand: no errors among n runs have a rate above 1 - level^(1 / n)
+    seen, rate = Rates(0, 50, 0, 50), 1 - 0.025 ** (1 / 50)
+    epsilon = math.log((1 - rate) / rate) + 1e-6
+    return not seen.refutes(ClaimLines((ClaimLine(epsilon, 0.0),)), 0.05)
 
 
 def chances_are_certified() -> bool:
@@ -56,6 +65,11 @@ MUTATIONS = [
         "equal scores are in the order of the labels",
         {"audit-ties-by-a-coin": "order = np.argsort(-values, kind='stable')"},
         equals_are_not_in_order,
+    ),
+    Without(
+        "two rates cost as one",
+        {"audit-both-rates-paid": "half = level"},
+        two_rates_share_a_level,
     ),
     Without(
         "a chance is that of scipy",

@@ -345,6 +345,27 @@ EXAMPLES: list[Example] = [
         },
     ),
     Example(
+        tb.audit.many_runs,
+        {
+            "scores": [float(x) for x in range(12)],
+            "included": LABELS,
+            "delta": 0.125,
+            "confidence": 0.75,
+            "rates": [0.25],
+            "seed": 3,
+        },
+    ),
+    Example(
+        tb.audit.histograms,
+        {
+            "p_counts": 2 * LABELS,
+            "q_counts": 2 * LABELS,
+            "delta": 0.125,
+            "confidence": 0.75,
+            "seed": 3,
+        },
+    ),
+    Example(
         tb.audit.one_run_of_guesses,
         {"guesses": LABELS, "included": LABELS, "delta": 0.125, "confidence": 0.75},
     ),

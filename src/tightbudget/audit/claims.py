@@ -203,8 +203,19 @@ def _gaussian_deltas(mu: float, epsilons: FloatArray) -> FloatArray:
     return np.clip((p - q) * (1 + 2 * UNIT), 0.0, 1.0)
 
 
-def gaussian_of(line: ClaimLine) -> float:
-    """About the mu of the Gaussian curve that has an (epsilon, delta), delta > 0. A heuristic."""
+def gaussian_like(lines: ClaimLines) -> float:
+    """Estimates the mu of a Gaussian curve that has the first delta > 0 of a claim.
+
+    Where all are 0, the curve is one that has the total variation of randomised response.
+    """
+    found = next((line for line in lines.points if line.delta > 0.0), None)
+    if found is not None:
+        return _gaussian_of(found)
+    return 2.0 * float(sp.ndtri(1.0 / (1.0 + math.exp(-lines.points[-1].epsilon))))
+
+
+def _gaussian_of(line: ClaimLine) -> float:
+    """Estimates the mu of the Gaussian curve that has an (epsilon, delta), delta > 0."""
     epsilon, delta = line
 
     def gap(mu: float) -> float:

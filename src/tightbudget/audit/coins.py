@@ -32,6 +32,13 @@ def shuffled(n: int, seed: int) -> IntArray:
     return np.argsort(coins(n, seed), kind="stable")
 
 
+def halved(n: int, seed: int) -> NDArray[np.bool_]:
+    """Returns (n,) bools, half of them True, of places that a seed decides."""
+    first = np.zeros(n, dtype=bool)
+    first[shuffled(n, seed + 1)[: n // 2]] = True
+    return first
+
+
 def ranked(scores: FloatArray, seed: int) -> IntArray:
     """Returns the places of scores from the highest to the lowest; coins decide between equals."""
     return np.lexsort((coins(scores.size, seed), -scores))

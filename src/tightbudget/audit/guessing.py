@@ -55,6 +55,18 @@ class Guessed(NamedTuple):
     guesses: int
     right: int
 
+    def refutes(self, lines: ClaimLines, level: float) -> bool:
+        """Says whether so many right guesses have a probability of at most ``level``."""
+        return curve_refuted(self, lines, level) or _by_lines(self, lines) <= level
+
+    def p_value(self, lines: ClaimLines) -> float:
+        """Bounds the probability of so many right guesses: see :func:`p_value`."""
+        return p_value(self, lines)
+
+    def guess(self) -> float:
+        """The share of guesses that are right, about; where a search for a lower bound begins."""
+        return (self.right + 0.5) / (self.guesses + 1.0)
+
 
 def most_right(seen: Guessed, line: ClaimLine) -> float:
     """Bounds the probability that so many guesses are right in a run that is (eps, delta)-DP.
@@ -124,11 +136,6 @@ def curve_refuted(seen: Guessed, lines: ClaimLines, level: float) -> bool:
         if most > 1.0:
             return True
     return False
-
-
-def refuted(seen: Guessed, lines: ClaimLines, level: float) -> bool:
-    """Says whether Pr[C >= c] is at most ``level`` in every run that keeps a curve."""
-    return curve_refuted(seen, lines, level) or _by_lines(seen, lines) <= level
 
 
 @functools.lru_cache(maxsize=4096)

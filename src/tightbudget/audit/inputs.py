@@ -15,6 +15,7 @@ from tightbudget.numerics.validate import open_probability, real_array, refuse
 Labels = NDArray[np.bool_]
 
 FEWEST = 10  # with fewer canaries no test at 95 % says anything of an epsilon above 2
+_MOST_MEASURED = 10_000_000  # each of them gets a coin
 
 
 def level_of(confidence: float) -> float:
@@ -86,3 +87,19 @@ def guesses_of(guesses: Any) -> FloatArray:
 def _enough(canaries: int) -> None:
     if canaries < FEWEST:
         raise ParameterError(f"an audit needs ten canaries or more, got {canaries}")
+
+
+def counts_of(**given: Any) -> NDArray[np.int64]:
+    """Accepts ten or more outcomes that were counted: a list of integers >= 0, two or more."""
+    ((name, value),) = given.items()
+    array = np.asarray(value)
+    if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "ui":
+        raise refuse(name, "be a list of two integers >= 0 or more, one an outcome", value)
+    bad = array < 0
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise refuse(f"{name}[{i}]", "be an integer >= 0", array[i].item())
+    total = sum(map(int, array.tolist()))
+    if not FEWEST <= total <= _MOST_MEASURED:
+        raise refuse(f"sum({name})", "be in 10 ... 10,000,000", total)
+    return array.astype(np.int64)

@@ -5,24 +5,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special as sp
 
-from tightbudget.audit.claims import ClaimLine, ClaimLines, gaussian_of, lines_of, lines_of_gaussian
-from tightbudget.audit.coins import ranked, shuffled
-from tightbudget.audit.guessing import Guessed, p_value, refuted
+from tightbudget.audit.asked import Attack, AuditQuestion
+from tightbudget.audit.claims import ClaimLines, gaussian_like
+from tightbudget.audit.coins import halved, ranked
+from tightbudget.audit.guessing import Guessed
 from tightbudget.audit.inputs import Labels, guesses_of, labels_of, level_of, scores_of
 from tightbudget.audit.result import AttackPoint, Audit
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.bounds import Estimate
-from tightbudget.numerics.rounding import next_down
-from tightbudget.numerics.search import last_true
 from tightbudget.numerics.validate import probability, refuse
 
-_TOP_EPSILON, _TOP_MU = 600.0, 30.0
-_CLOSE = 1e-7  # of a lower bound: how close to the largest that is refuted
 _MOST_CANARIES = 10_000_000  # that a test power is looked for with
 
 Shares = Sequence[tuple[float, float]]
@@ -30,14 +27,6 @@ Shares = Sequence[tuple[float, float]]
 # Of all canaries a third is guessed, on both sides: with the curves of Gaussian mechanisms, mu from
 # 0.5 to 2 and 200 to 5,000 canaries, it sees half the noise with as few as any other share.
 SHARES: Shares = ((1 / 6, 1 / 6),)
-
-
-class _Attack(NamedTuple):
-    """Guesses in one run: how many were right, and of which canaries."""
-
-    seen: Guessed
-    guessed_in: Labels
-    guessed_out: Labels
 
 
 def one_run(
@@ -85,17 +74,14 @@ def one_run(
     values = scores_of(scores)
     labels = labels_of(included, values.size)
     pairs = _shares(shares)
-    asked = _Asked(probability(delta=delta), claim, level_of(confidence))
+    asked = AuditQuestion(delta, claim, level_of(confidence))
     order = ranked(values, seed)  # guard: audit-ties-by-a-coin
     if held_out:
-        halves = shuffled(values.size, seed + 1)
-        first = np.zeros(values.size, dtype=bool)
-        first[halves[: values.size // 2]] = True
-        chosen = [_by_shares(order[first[order]], labels, pair) for pair in pairs]
-        pairs = [pairs[max(range(len(pairs)), key=lambda i: asked.merit(chosen[i].seen))]]
-        order = order[~first[order]]
-    attacks = [_by_shares(order, labels, pair) for pair in pairs]
-    return asked.audit(attacks, labels, order)
+        first = halved(values.size, seed)
+        chosen = [_by_shares(order[first[order]], labels, pair, asked.level) for pair in pairs]
+        pairs, order = [pairs[asked.best(chosen)]], order[~first[order]]
+    attacks = [_by_shares(order, labels, pair, asked.level) for pair in pairs]
+    return asked.audit("one run", attacks, canaries_needed)
 
 
 def one_run_of_guesses(
@@ -124,75 +110,35 @@ def one_run_of_guesses(
     """
     made = guesses_of(guesses)
     labels = labels_of(included, made.size)
-    asked = _Asked(probability(delta=delta), claim, level_of(confidence))
-    attack = _attack(made == 1, made == 0, labels, made.size)
-    return asked.audit([attack], labels, np.arange(made.size))
+    asked = AuditQuestion(delta, claim, level_of(confidence))
+    attack = _attack(made == 1, made == 0, labels, asked.level)
+    return asked.audit("one run", [attack], canaries_needed)
 
 
-class _Asked:
-    """Questions to one run: an epsilon at delta, a claim, a level."""
-
-    def __init__(self, delta: float, claim: Any, level: float) -> None:
-        self.delta, self.level = delta, level
-        self.lines = None if claim is None else lines_of(claim, delta)
-
-    def merit(self, seen: Guessed) -> float:
-        """Measures what guesses say: against the claim if there is one, else of epsilon."""
-        if self.lines is not None:
-            return -p_value(seen, self.lines)
-        return least_epsilon(seen, self.delta, self.level)
-
-    def audit(self, attacks: list[_Attack], labels: Labels, used: Any) -> Audit:
-        """Makes the result, each attack at its share of the level."""
-        # guard: audit-shares-paid
-        level = self.level if len(attacks) == 1 else next_down(self.level / len(attacks))
-        counted = np.zeros(labels.size, dtype=bool)
-        counted[used] = True
-        best = max(attacks, key=lambda attack: self.merit(attack.seen))
-        p, lines = None, self.lines
-        if lines is not None:
-            p = min(1.0, min(p_value(one.seen, lines) for one in attacks) * len(attacks))
-            if any(refuted(one.seen, lines, level) for one in attacks):
-                p = min(p, self.level)
-        ins, outs = labels & counted, ~labels & counted
-        points = [
-            AttackPoint.of(int((guessed & outs).sum()), int(outs.sum()),
-                           int((~guessed & ins).sum()), int(ins.sum()), self.level)
-            for guessed in (best.guessed_in, ~best.guessed_out)
-        ]  # fmt: skip
-        return Audit(
-            test="one run",
-            delta=self.delta,
-            level=self.level,
-            trials=best.seen.canaries,
-            guesses=best.seen.guesses,
-            right=best.seen.right,
-            epsilon_at_least=max(least_epsilon(one.seen, self.delta, level) for one in attacks),
-            mu_at_least=max(least_mu(one.seen, level) for one in attacks),
-            p_value=p,
-            claim=lines,
-            points=tuple(dict.fromkeys(points)),
-            needed=None if lines is None else canaries_needed(lines, level),
-        )
-
-
-def _by_shares(order: Any, labels: Labels, pair: tuple[float, float]) -> _Attack:
+def _by_shares(order: Any, labels: Labels, pair: tuple[float, float], level: float) -> Attack:
     """The attack that guesses the first canaries in an order to be in, and the last to be out."""
-    m = order.size
+    m, used = order.size, labels[order]
     ins, outs = int(pair[0] * m), int(pair[1] * m)
     if not ins + outs:
         ins = 1
-    guessed_in, guessed_out = (np.zeros(labels.size, dtype=bool) for _ in range(2))
-    guessed_in[order[:ins]] = True
-    guessed_out[order[m - outs :]] = True
-    return _attack(guessed_in, guessed_out, labels, m)
+    place = np.arange(m)
+    return _attack(place < ins, place >= m - outs, used, level)
 
 
-def _attack(guessed_in: Labels, guessed_out: Labels, labels: Labels, m: int) -> _Attack:
+def _attack(guessed_in: Labels, guessed_out: Labels, labels: Labels, level: float) -> Attack:
+    """The attack on canaries with these labels that guesses some of them to be in, or out."""
     right = int((guessed_in & labels).sum() + (guessed_out & ~labels).sum())
-    return _Attack(
-        Guessed(m, int(guessed_in.sum() + guessed_out.sum()), right), guessed_in, guessed_out
-    )
+    guesses = int(guessed_in.sum() + guessed_out.sum())
+    ins = int(labels.sum())
+    points = tuple(
+        AttackPoint.of(
+            int((called & ~labels).sum()), labels.size - ins,
+            int((~called & labels).sum()), ins, level,
+        )
+        for called in (guessed_in, ~guessed_out)
+    )  # fmt: skip
+    seen = Guessed(labels.size, guesses, right)
+    return Attack(seen, labels.size, guesses, right, tuple(dict.fromkeys(points)))
 
 
 def _shares(shares: Any) -> list[tuple[float, float]]:
@@ -215,47 +161,17 @@ def _shares(shares: Any) -> list[tuple[float, float]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def least_epsilon(seen: Guessed, delta: float, level: float) -> float:
-    """Finds about the largest epsilon that is refuted at a delta.
-
-    Guarantee: (epsilon, delta) itself is refuted at the level, or epsilon is 0.
-    """
-    wrong = seen.guesses - seen.right
-
-    def test(epsilon: float) -> bool:
-        return refuted(seen, ClaimLines((ClaimLine(epsilon, delta),)), level)
-
-    guess = max(1e-3, math.log((seen.right + 0.5) / (wrong + 0.5)))
-    return last_true(test, guess, _TOP_EPSILON, _CLOSE).last_true
-
-
-@functools.lru_cache(maxsize=1024)
-def least_mu(seen: Guessed, level: float) -> float:
-    """Finds about the largest mu whose Gaussian trade-off curve is refuted.
-
-    Guarantee: the curve of mu itself is refuted at the level, or mu is 0.
-    """
-
-    def test(mu: float) -> bool:
-        return refuted(seen, lines_of_gaussian(mu), level)
-
-    share = (seen.right + 0.5) / (seen.guesses + 1.0)
-    return last_true(test, max(1e-2, float(sp.ndtri(share))), _TOP_MU, _CLOSE).last_true
-
-
-@functools.lru_cache(maxsize=1024)
 def canaries_needed(lines: ClaimLines, level: float) -> Estimate:
     """Estimates how many canaries show a run with half the noise, with a power of about a half.
 
     The run is a Gaussian mechanism on independent canaries whose mu is twice that of the claim.
     """
-    first, last = lines.points[0], lines.points[-1]
-    mu = gaussian_of(first if first.delta > 0.0 else last) if last.delta > 0.0 else 0.0
+    mu = gaussian_like(lines)
     method = "canaries of Gaussian scores at half the noise, a power of about a half"
 
     def shows(m: int) -> bool:
         r = 2 * (m // 6)
-        return refuted(Guessed(m, r, int(r * _accuracy(2.0 * mu))), lines, level)
+        return Guessed(m, r, int(r * _accuracy(2.0 * mu))).refutes(lines, level)
 
     if mu == 0.0:
         return Estimate(math.inf, method)
