@@ -24,6 +24,7 @@ it in this list, never from one below or on its own line:
   ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
 - ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
   ``tables``: what does an answer about rows in files, databases and clusters cost?
+- ``marginals``: what do synthetic tables cost?
 - ``explorer``: what may a page ask, in how much time? ``web``: who may see and charge a budget?
 - ``cli``: the same questions at a terminal.
 """
@@ -41,6 +42,7 @@ from tightbudget import (
     client,
     errors,
     ledger,
+    marginals,
     mechanisms,
     privacy_buckets,
     release,
@@ -154,6 +156,7 @@ __all__ = [
     "early_stopping",
     "errors",
     "ledger",
+    "marginals",
     "mechanisms",
     "optimal_delta",
     "privacy_buckets",

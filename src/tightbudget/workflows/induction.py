@@ -178,7 +178,7 @@ class GraphLosses:
     """
 
     def __init__(self, graph: Graph, direction: Direction) -> None:
-        self.graph = graph
+        self.graph, self.direction = graph, direction
         halves = [split(block) for block in graph.blocks]
         self.parts = [Parts.of(rest.pairs(direction)) for rest, _ in halves]
         self.choices = [Choices.of(chosen) for _, chosen in halves]

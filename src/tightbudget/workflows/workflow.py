@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,13 @@ from tightbudget import notebook
 from tightbudget.errors import FileError, ParameterError, PrecisionError
 from tightbudget.mechanisms.composition import Composable, Composition, compose
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.validate import non_negative, positive, positive_count, refuse
+from tightbudget.numerics.validate import (
+    non_negative,
+    open_probability,
+    positive,
+    positive_count,
+    refuse,
+)
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.stopping import blocks_between, stops_of
 from tightbudget.workflows.induction import (
@@ -25,6 +31,7 @@ from tightbudget.workflows.induction import (
     WorkflowInduction,
     split,
 )
+from tightbudget.workflows.one_price import least_price
 
 _VERSION = 1
 _MOST_STATES = 20_000  # a minute and a gigabyte
@@ -191,7 +198,7 @@ class Workflow:
         return Workflow(moves)
 
     # Proof: proofs/choices.v, theorems prices, attained, prices_attained
-    def delta(self, prices: Mapping[Cell, float], rtol: float = 1e-3) -> Bounds:
+    def delta(self, prices: Mapping[Cell, float] | float, rtol: float = 1e-3) -> Bounds:
         """Bounds the smallest delta that covers every way of choosing and stopping.
 
         Guarantee: at these prices and ``delta.upper``, all that the analyst sees is output-DP, with
@@ -202,7 +209,8 @@ class Workflow:
         for a chain.
 
         Args:
-            prices: for each state where one may stop its price, >= 0, nats. Each end needs one.
+            prices: for each state where one may stop its price, >= 0, nats. Each end needs one. A
+                number is the price of each end, and then one stops nowhere else.
             rtol: wanted relative gap, in (0, 1).
 
         Raises:
@@ -215,17 +223,10 @@ class Workflow:
         kept = self._prices(prices)
         graph = self.graph(kept)
         found = delta_of(graph, rtol)
-        halves = [split(block) for block in graph.blocks]
-        below = [rest.attained_early for rest, _ in halves]
-        if any(block is not None for block in below):
-            blocks = (
-                compose([attained or rest, chosen])
-                for attained, (rest, chosen) in zip(below, halves, strict=True)
-            )
-            attained = Graph(graph.nodes, tuple(blocks))
+        attained = self._attained(kept)
+        if attained is not None:
             lower = delta_of(attained, rtol).lower  # guard: workflow-lower-bound-attained
-            apart = compose(graph.blocks).apart or "moves whose pairs are not attained"
-            return Bounds(min(lower, found.upper), found.upper, apart=apart)
+            return Bounds(min(lower, found.upper), found.upper, apart=self._apart)
         if found.relative_gap > rtol and found.upper > _FLOOR:
             raise PrecisionError(
                 f"delta is in {found} (relative gap {found.relative_gap:.2g}): "
@@ -235,9 +236,58 @@ class Workflow:
             )
         return found
 
-    def _prices(self, prices: Mapping[Cell, float]) -> dict[Cell, float]:
+    def epsilon(self, delta: float, rtol: float = 1e-3) -> Bounds:
+        """Bounds the smallest one price of all ends that ``delta`` covers, nats.
+
+        Guarantee: whatever the analyst chooses, all that they have seen when they come to an end is
+        (epsilon, delta)-DP for ``epsilon.upper``. (upper - lower) <= rtol * upper, unless the
+        bounds are ``apart``.
+
+        Args:
+            delta: in (0, 1).
+            rtol: wanted relative gap, in (0, 1).
+
+        Raises:
+            ParameterError: an argument is refused.
+            CalibrationError: an infinite loss is likelier than delta.
+            PrecisionError: the gap cannot be reached; says which one was.
+        """
+        delta, rtol = open_probability(delta=delta), open_probability(rtol=rtol)
+
+        def at(price: float) -> Graph:
+            return self.graph(dict.fromkeys(self.ends, price))
+
+        if self._attained({}) is None:
+            return least_price(at, at, delta, rtol)
+
+        def attained_at(price: float) -> Graph:
+            graph = self._attained(dict.fromkeys(self.ends, price))
+            assert graph is not None
+            return graph
+
+        return replace(least_price(at, attained_at, delta, rtol), apart=self._apart)
+
+    def _attained(self, prices: Mapping[Cell, float]) -> Graph | None:
+        """Returns the graph of moves that are attained; None if all moves are."""
+        halves = [split(block) for block in self._blocks]
+        below = [rest.attained_early for rest, _ in halves]
+        if all(block is None for block in below):
+            return None
+        blocks = (
+            compose([attained or rest, chosen])
+            for attained, (rest, chosen) in zip(below, halves, strict=True)
+        )
+        return Graph(self.graph(prices).nodes, tuple(blocks))
+
+    @property
+    def _apart(self) -> str:
+        return compose(self._blocks).apart or "moves whose pairs are not attained"
+
+    def _prices(self, prices: Mapping[Cell, float] | float) -> dict[Cell, float]:
         if not isinstance(prices, Mapping):
-            raise refuse("prices", "map states to prices", prices)
+            if isinstance(prices, bool) or not isinstance(prices, (int, float)):
+                raise refuse("prices", "map states to prices, or be one for all ends", prices)
+            prices = dict.fromkeys(self.ends, float(prices))
         for state in prices:
             if state not in self.moves:
                 raise refuse("prices", "name states of the workflow", state)
@@ -259,7 +309,7 @@ class Workflow:
         )
         return Graph(nodes, self._blocks)
 
-    def guarantee(self, prices: Mapping[Cell, float], delta: float | Bounds) -> OutputDP:
+    def guarantee(self, prices: Mapping[Cell, float] | float, delta: float | Bounds) -> OutputDP:
         """Returns the workflow as output differential privacy: one cell for each priced state.
 
         Args:
