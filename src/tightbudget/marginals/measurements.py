@@ -139,7 +139,7 @@ def mst(
         ParameterError: an argument is refused.
     """
     d, rho = _attributes(attributes, 2), positive(rho=rho)
-    if isinstance(shares, str) or len(list(shares)) != 3:
+    if len(shares) != 3:
         raise refuse("shares", "be three numbers > 0", shares)
     one, select, two = (positive(**{f"shares[{i}]": s}) for i, s in enumerate(shares))
     if not math.isclose(one + select + two, 1.0, rel_tol=1e-9):

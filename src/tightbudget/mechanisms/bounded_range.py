@@ -232,8 +232,10 @@ class _Lines:
         first = m + part.start - start - width
 
         def at(array: FloatArray, first: int) -> FloatArray:
-            windows = sliding_window_view(array, n)[first - (count - 1) * width : first + 1 : width]
-            return windows[::-1]
+            # rows that begin at first, first - width, ...: views, as of sliding_window_view, which
+            # takes as long as the sums
+            size = array.itemsize
+            return np.ndarray((count, n), array.dtype, array, first * size, (-width * size, size))
 
         row = start // width + np.arange(count)
         w, over = self.factors[0][row][:, None], self.factors[1][row][:, None]

@@ -104,14 +104,6 @@ class Graph:
     nodes: tuple[Node, ...]
     blocks: tuple[Composition, ...]
 
-    @functools.cached_property
-    def depth(self) -> int:
-        """The number of moves of the longest path."""
-        depths: list[int] = []
-        for node in self.nodes:
-            depths.append(max((1 + depths[after] for _, after in node.moves), default=0))
-        return depths[-1]
-
     def most(self, of_block: Sequence[float]) -> float:
         """The largest sum of these numbers over the blocks of a path from the last node."""
         sums: list[float] = []
@@ -184,6 +176,15 @@ class GraphLosses:
         self.choices = [Choices.of(chosen) for _, chosen in halves]
         runs = [sum(part.count for part in parts.parts) for parts in self.parts]
         self.count = max(1, round(graph.most(runs)))
+
+    @property
+    def _widened(self) -> int:
+        """How often the distance of points comes between the bounds on the longest way."""
+        each = [
+            bool(parts.parts) + chosen.runs
+            for parts, chosen in zip(self.parts, self.choices, strict=True)
+        ]
+        return max(1, round(self.graph.most(each)))
 
     @functools.cached_property
     def infinity(self) -> Bounds:
@@ -300,7 +301,7 @@ class GraphLosses:
             extended: True to convolve in extended precision.
             least: a delta below this need only be shown to be below it.
         """
-        n, log_delta = max(1, self.graph.depth), 0.0
+        n, log_delta = self._widened, 0.0
         priced = [i for i, node in enumerate(self.graph.nodes) if node.price is not None]
         prices = np.array([self.graph.nodes[i].price for i in priced])
         # what finite losses add need not be known better than what is certain
@@ -318,8 +319,9 @@ class GraphLosses:
         spare = log_delta + math.log(1e-2 * rtol / (_NOISE * n)) - float(np.min(worst))
         best = int(np.argmax(worst <= np.min(worst) + min(_EASE, max(0.0, spare))))
         theta = float(TILTS[best])
-        # a block's bucket of width h puts a variance of h^2/4 between the ends
-        wanted = min(at_most, math.sqrt(8.0 * share * rtol / (n * theta * (theta + 1.0))))
+        # a block's bucket of width h puts a variance of h^2/4 between the ends, and a chord as much
+        saddle = float(TILTS[int(np.argmin(worst))])
+        wanted = min(at_most, math.sqrt(8.0 * share * rtol / (n * saddle * (saddle + 1.0))))
         # below: what V may be there is nothing beside delta; above: so is the chance to be there
         ample = math.log(1e3 * n / rtol)
         ahead = np.maximum(self.ahead(rises) - log_delta, 0.0)

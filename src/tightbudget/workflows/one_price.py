@@ -12,11 +12,14 @@ import numpy as np
 from tightbudget.errors import CalibrationError, PrecisionError
 from tightbudget.mechanisms.composition import compose
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import FloatArray
 from tightbudget.output_dp.stopping_lattice import TILTS
 from tightbudget.workflows.induction import LOG_G, Graph, GraphLosses, WorkflowInduction
 
 _PASSES = 4  # lattices, each finer than the one before
 _STEPS = 12  # evaluations of a bound on one lattice; it takes three or four
+# A tilt beyond which the sketch of a loss shows its largest values alone, and no saddle point.
+_LARGEST_TILT = 256.0
 _WIDEST = 0.3  # the widest relative gap of delta that a lattice is asked for
 
 
@@ -47,8 +50,10 @@ def least_price(
     for _ in range(_PASSES):
         above = upper.on_lattices(gap)
         most = _last(above.upper, delta, upper.guess, upper.tilt, gap)
-        below = above if lower is upper else lower.on_lattices(gap)
-        least = _first(below.lower, delta, lower.guess, lower.tilt, gap)
+        below, guess = above, most - 0.5 * gap / upper.tilt
+        if lower is not upper:
+            below, guess = lower.on_lattices(gap), lower.guess
+        least = _first(below.lower, delta, guess, lower.tilt, gap)
         found = found.meet(Bounds(min(least, most), most))
         if lower is not upper or found.relative_gap <= rtol:
             return found
@@ -73,13 +78,14 @@ class _Side:
 
     @staticmethod
     def _rough(losses: GraphLosses, delta: float) -> tuple[float, float]:
-        """About the price by Chernoff's bound, and the tilt where it is least."""
+        """About the price, and the tilt where Chernoff's bound on it is least."""
         priced = [i for i, node in enumerate(losses.graph.nodes) if node.price is not None]
-        moments = losses.log_moments(losses.rises(math.log(delta) - 10.0))[priced]
-        prices = np.min((moments + LOG_G - math.log(delta)) / TILTS, axis=1)
+        log_delta = math.log(delta)
+        moments = losses.log_moments(losses.rises(log_delta - 10.0))[priced]
+        prices = [own_price(one, log_delta) for one in moments]
         worst = int(np.argmax(prices))
-        best = int(np.argmin((moments[worst] + LOG_G - math.log(delta)) / TILTS))
-        return max(0.0, float(prices[worst])), float(TILTS[best])
+        best = int(np.argmin((moments[worst] + LOG_G - log_delta) / TILTS))
+        return prices[worst], float(TILTS[best])
 
     @property
     def steepness(self) -> float:
@@ -116,14 +122,14 @@ def _last(
     f: Callable[[float], float], delta: float, guess: float, tilt: float, gap: float
 ) -> float:
     """A price with f <= delta, close to the least one; f falls by about e^-tilt in a nat."""
-    return _search(f, guess, tilt, math.log(delta), -0.02 * gap, 1)
+    return _search(f, guess, tilt, math.log(delta), -0.1 * gap, 1)
 
 
 def _first(
     f: Callable[[float], float], delta: float, guess: float, tilt: float, gap: float
 ) -> float:
     """A price with f >= delta, close to the largest one; 0 if there is none."""
-    return _search(f, guess, tilt, math.log(delta), 0.02 * gap, -1)
+    return _search(f, guess, tilt, math.log(delta), 0.1 * gap, -1)
 
 
 def _search(
@@ -147,7 +153,7 @@ def _search(
 
     best = math.inf if sign > 0 else 0.0
     low, high = 0.0, math.inf  # off(low) > 0 >= off(high), once they were tried
-    price = guess
+    price = max(0.0, guess)
     for _ in range(_STEPS):
         here = off(price)
         if here > 0:
@@ -170,3 +176,26 @@ def _search(
     if math.isinf(best):
         raise PrecisionError("no price was found that delta covers", 0.0, math.inf)
     return best
+
+
+def own_price(moments: FloatArray, log_delta: float) -> float:
+    """About the eps at which losses with these ln E_P[e^(theta L)] have a delta of e^log_delta.
+
+    By the saddle point where that is in the range of the tilts, else by Chernoff's bound.
+    """
+    chernoff = float(np.min((moments + LOG_G - log_delta) / TILTS))
+    if chernoff <= 0.0:
+        return 0.0
+    with np.errstate(all="ignore"):
+        epsilons = np.gradient(moments, TILTS)
+        variances = np.gradient(epsilons, TILTS)
+        logs = moments - TILTS * epsilons - np.log(TILTS * (1 + TILTS))
+        logs -= 0.5 * np.log(2 * np.pi * variances)
+    before = np.isfinite(logs) & (logs > log_delta)
+    i = int(np.argmin(before))  # the first tilt whose delta is small enough
+    # under a larger tilt only losses next to the largest one count, which no saddle point shows
+    if i == 0 or not np.isfinite(logs[i]) or TILTS[i] > _LARGEST_TILT:
+        return chernoff
+    share = (logs[i - 1] - log_delta) / (logs[i - 1] - logs[i])
+    near = float(epsilons[i - 1] + share * (epsilons[i] - epsilons[i - 1]))
+    return min(chernoff, max(0.0, near))

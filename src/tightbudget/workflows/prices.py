@@ -8,23 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tightbudget import notebook, tabular
 from tightbudget.drawing import draw_graph
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.mechanisms.composition import compose
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.output_dp.stopping_lattice import TILTS
-from tightbudget.workflows.induction import LOG_G, GraphLosses, WorkflowInduction
+from tightbudget.workflows.induction import GraphLosses, WorkflowInduction
+from tightbudget.workflows.one_price import own_price
 from tightbudget.workflows.workflow import Workflow
 
 _EARLY = 0.2  # weight of a state with moves; an end has 1
-# A tilt beyond which the sketch of a loss shows its largest values alone, and no saddle point.
-_LARGEST_TILT = 256.0
 _ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are searched
 _GAP = 1e-3  # about the relative gap between the bounds of delta
 _HALVINGS = 12  # of the range of scales: prices are then known to 1e-3 of a nat, about
@@ -79,7 +74,7 @@ class PricedWorkflow:
             moments = losses.log_moments(rises)
             for i, state in reversed(list(enumerate(order))):
                 for block, after in graph.nodes[i].moves:
-                    cost = _own_price(moments[i] + rises[block], math.log(self.target))
+                    cost = own_price(moments[i] + rises[block], math.log(self.target))
                     if cost > found.get(order[after], (-math.inf, state))[0]:
                         found[order[after]] = cost, state
         return {state: before for state, (_, before) in found.items()}
@@ -241,29 +236,6 @@ def _weights(
     return found
 
 
-def _own_price(moments: FloatArray, log_delta: float) -> float:
-    """About the eps at which losses with these ln E_P[e^(theta L)] have a delta of e^log_delta.
-
-    By the saddle point where that is in the range of the tilts, else by Chernoff's bound.
-    """
-    chernoff = float(np.min((moments + LOG_G - log_delta) / TILTS))
-    if chernoff <= 0.0:
-        return 0.0
-    with np.errstate(all="ignore"):
-        epsilons = np.gradient(moments, TILTS)
-        variances = np.gradient(epsilons, TILTS)
-        logs = moments - TILTS * epsilons - np.log(TILTS * (1 + TILTS))
-        logs -= 0.5 * np.log(2 * np.pi * variances)
-    before = np.isfinite(logs) & (logs > log_delta)
-    i = int(np.argmin(before))  # the first tilt whose delta is small enough
-    # under a larger tilt only losses next to the largest one count, which no saddle point shows
-    if i == 0 or not np.isfinite(logs[i]) or TILTS[i] > _LARGEST_TILT:
-        return chernoff
-    share = (logs[i - 1] - log_delta) / (logs[i - 1] - logs[i])
-    near = float(epsilons[i - 1] + share * (epsilons[i] - epsilons[i - 1]))
-    return min(chernoff, max(0.0, near))
-
-
 def _prices_by_scale(
     workflow: Workflow, shares: Mapping[Cell, float], delta: float
 ) -> Callable[[float], dict[Cell, float]]:
@@ -289,7 +261,7 @@ def _prices_by_scale(
             later = min((least[move.to] for move in workflow.moves[state]), default=math.inf)
             if state in shares:
                 target = math.log(min(1.0, scale * shares[state] * delta))
-                own = max(_own_price(one[i], target) for one in moments)
+                own = max(own_price(one[i], target) for one in moments)
                 prices[state] = min(own, later)
             least[state] = min(later, prices.get(state, math.inf))
         return prices
