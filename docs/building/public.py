@@ -9,6 +9,7 @@ ROOMS = (
     tb.client,
     tb.errors,
     tb.ledger,
+    tb.marginals,
     tb.mechanisms,
     tb.release,
     tb.sweeps,

@@ -1,4 +1,4 @@
-"""What algorithms for synthetic tables select and measure, and what that costs exactly.
+"""The marginals that algorithms for synthetic tables select and measure, at their exact price.
 
 The algorithms come with zCDP's arithmetic: a Gaussian mechanism costs rho = mu^2 / 2, an
 exponential mechanism of epsilon costs epsilon^2 / 8, and the sum is converted. Here the same plan
@@ -39,7 +39,7 @@ _ANNEALED = 4  # AIM's next rounds have so many times the units: half the noise
 
 @dataclass(frozen=True)
 class Measurements:
-    """What an algorithm for synthetic tables selects and measures on the private rows.
+    """Says what an algorithm for synthetic tables selects and measures on the private rows.
 
     All else that the algorithm does (fitting a model, drawing rows) sees these outputs alone, and
     costs nothing.

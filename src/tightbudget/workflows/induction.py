@@ -179,7 +179,7 @@ class GraphLosses:
 
     @property
     def _widened(self) -> int:
-        """How often the distance of points comes between the bounds on the longest way."""
+        """The number of times that points' distance parts the bounds, on the longest way."""
         each = [
             bool(parts.parts) + chosen.runs
             for parts, chosen in zip(self.parts, self.choices, strict=True)
