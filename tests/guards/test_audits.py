@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
-from tightbudget.audit import one_run
+from tightbudget.audit import one_run, search
+from tightbudget.audit.betting import Bets
 from tightbudget.audit.claims import ClaimLine, ClaimLines
 from tightbudget.audit.guessing import Guessed, most_right
 from tightbudget.audit.rates import Rates
@@ -42,6 +44,21 @@ def two_rates_share_a_level() -> bool:
     return not seen.refutes(ClaimLines((ClaimLine(epsilon, 0.0),)), 0.05)
 
 
+def bets_pay_for_delta() -> bool:
+    # who publishes the coin in one run of ten, and else guesses it, is right in 11 of 20
+    seen, lines = Bets((1100,), (900,), (0,)), ClaimLines((ClaimLine(0.0, 0.1),))
+    return not seen.refutes(lines, 0.05)
+
+
+def a_chosen_event_is_tested_anew() -> bool:
+    # 300 outputs of a function that looks at no input, one after the other, as mixed by a hash
+    outputs = itertools.cycle((np.arange(300) * 7919 % 10007 % 300).astype(str).tolist())
+    found = search(
+        lambda data: next(outputs), lambda i: (0, 1), claim=(0.0, 0.0), delta=0.0, runs=400, pairs=1
+    )
+    return found.audit.verdict == "consistent"
+
+
 def chances_are_certified() -> bool:
     for n in (1, 7, 50, 1000, 10**6):
         for k in {0, n // 3, n - 1}:
@@ -70,6 +87,16 @@ MUTATIONS = [
         "two rates cost as one",
         {"audit-both-rates-paid": "half = level"},
         two_rates_share_a_level,
+    ),
+    Without(
+        "a bet does not pay for delta",
+        {"audit-bets-pay-delta": "spent = 0.0 * lines.deltas"},
+        bets_pay_for_delta,
+    ),
+    Without(
+        "the runs that chose an event test it",
+        {"audit-tested-on-new-runs": "p, q = (outcomes.counted(side) for side in outputs)"},
+        a_chosen_event_is_tested_anew,
     ),
     Without(
         "a chance is that of scipy",

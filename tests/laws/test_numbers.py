@@ -356,6 +356,23 @@ EXAMPLES: list[Example] = [
         },
     ),
     Example(
+        tb.audit.sequential,
+        {"guesses": LABELS, "included": LABELS, "delta": 0.125, "confidence": 0.75},
+    ),
+    Example(
+        tb.audit.search,
+        {
+            "function": str,
+            "make_neighbours": lambda i: (0, i),
+            "claim": (0.5, 0.25),
+            "delta": 0.125,
+            "runs": 80,
+            "pairs": 2,
+            "confidence": 0.75,
+            "seed": 3,
+        },
+    ),
+    Example(
         tb.audit.histograms,
         {
             "p_counts": 2 * LABELS,

@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import tightbudget as tb
+from tightbudget.numerics.binomial import most_chance
 from tightbudget.output_dp.amount import Price, exact
 from tightbudget.release.mechanisms.sparse_vector import Search
 from tightbudget.release.noise.noise import IntArray, Pool
@@ -28,8 +28,8 @@ MISSED = 1e-9
 
 def proved(k: int, other: int, runs: int) -> float:
     """At least this is ln p / p', if k of the runs and ``other`` of the other runs hit."""
-    lower = stats.beta.ppf(MISSED, k, runs - k + 1) if k else 0.0
-    upper = stats.beta.ppf(1 - MISSED, other + 1, runs - other)
+    lower = 1 - most_chance(runs - k, runs, MISSED)
+    upper = most_chance(other, runs, MISSED)
     return math.log(lower / upper) if lower else -math.inf
 
 

@@ -31,6 +31,10 @@ class Evidence(Hashable, Protocol):
         """Bounds about the least level at which the claim is refuted, from above."""
         ...
 
+    def merit(self, lines: ClaimLines, level: float) -> float:
+        """Measures, for a choice between attacks alone, how much speaks against the claim."""
+        ...
+
     def guess(self) -> float:
         """The share of guesses that are right, about; where a search for a lower bound begins."""
         ...
@@ -70,7 +74,7 @@ class AuditQuestion:
     def merit(self, seen: Evidence) -> float:
         """Measures what evidence says: against the claim if there is one, else of epsilon."""
         if self.lines is not None:
-            return -seen.p_value(self.lines)
+            return seen.merit(self.lines, self.level)
         return least_epsilon(seen, self.delta, self.level)
 
     def best(self, attacks: Sequence[Attack]) -> int:

@@ -63,6 +63,10 @@ class Guessed(NamedTuple):
         """Bounds the probability of so many right guesses: see :func:`p_value`."""
         return p_value(self, lines)
 
+    def merit(self, lines: ClaimLines, level: float) -> float:
+        """Measures, for a choice between attacks alone, how much speaks against the claim."""
+        return -self.p_value(lines)
+
     def guess(self) -> float:
         """The share of guesses that are right, about; where a search for a lower bound begins."""
         return (self.right + 0.5) / (self.guesses + 1.0)

@@ -18,6 +18,8 @@ from tightbudget.numerics.validate import count, listed, probability
 
 # The false-positive rates at which a threshold is tried; the first says most of a large epsilon.
 RATES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
+Counts = NDArray[np.int64]
+
 _EVENTS = 48  # sets of outcomes that are tried
 
 
@@ -116,13 +118,29 @@ def histograms(
         )
     asked, seed = AuditQuestion(delta, claim, level_of(confidence)), count(seed=seed)
     (p_first, p_last), (q_first, q_last) = _split(p, 2 * seed), _split(q, 2 * seed + 1)
+    event, _ = best_event(asked, p_first, q_first, seed)
+    return asked.audit("histograms", [of_event(event, p_last, q_last, asked.level)], runs_needed)
+
+
+def best_event(asked: AuditQuestion, p: Counts, q: Counts, seed: int) -> tuple[Counts, float]:
+    """Chooses the outcomes that tell two inputs apart, by how often each was measured.
+
+    Args:
+        asked: says what counts.
+        p: (k,) counts from the one input.
+        q: (k,) counts from the other input.
+        seed: decides between outcomes that look alike.
+
+    Returns:
+        The outcomes to call those of the first input, and the merit that they have here.
+    """
     # half a count more: an outcome that was never seen is no proof
-    ratio = (p_first + 0.5) / (q_first + 0.5) * (q_first.sum() + 1.0) / (p_first.sum() + 1.0)
+    ratio = (p + 0.5) / (q + 0.5)
     order = np.lexsort((shuffled(p.size, seed), -ratio))
-    ends = _ends(p_first[order] + q_first[order])
-    chosen = [_of_event(order[:end], p_first, q_first, asked.level) for end in ends]
-    event = order[: ends[asked.best(chosen)]]
-    return asked.audit("histograms", [_of_event(event, p_last, q_last, asked.level)], runs_needed)
+    ends = _ends(p[order] + q[order])
+    chosen = [of_event(order[:end], p, q, asked.level) for end in ends]
+    best = asked.best(chosen)
+    return order[: ends[best]], asked.merit(chosen[best].seen)
 
 
 def _at_rate(order: Any, labels: Labels, rate: float, level: float) -> Attack:
@@ -144,26 +162,24 @@ def _rates(rates: Any) -> list[float]:
     return found
 
 
-def _split(counts: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(counts: Counts, seed: int) -> tuple[Counts, Counts]:
     """Splits counted outcomes into two halves, as coins decide for each of them."""
     outcomes = np.repeat(np.arange(counts.size), counts)
     first = np.bincount(outcomes[halved(outcomes.size, seed)], minlength=counts.size)
     return first, counts - first
 
 
-def _ends(counts: NDArray[np.int64]) -> list[int]:
-    """Some numbers of first outcomes that are tried, evenly in what they hold, and on a log scale.
-
-    None of them is all outcomes.
-    """
+def _ends(counts: Counts) -> list[int]:
+    """Lists numbers of first outcomes that are tried: few, all but few, and evenly between."""
     held = np.cumsum(counts)
     total = int(held[-1])
-    shares = np.concatenate([np.geomspace(1.0, total, _EVENTS // 2), total * np.arange(1, 24) / 24])
+    few, part = np.geomspace(1.0, total / 2, _EVENTS // 3), _EVENTS // 3
+    shares = np.concatenate([few, total - few, total * np.arange(1, part) / part])
     ends = {int(i) + 1 for i in np.searchsorted(held, shares)}
     return sorted(end for end in ends if end < counts.size) or [1]
 
 
-def _of_event(event: Any, p: NDArray[np.int64], q: NDArray[np.int64], level: float) -> Attack:
+def of_event(event: Any, p: Counts, q: Counts, level: float) -> Attack:
     """The attack that calls these outcomes those of the first input."""
     found, accused = int(p[event].sum()), int(q[event].sum())
     n, m = int(p.sum()), int(q.sum())

@@ -50,6 +50,21 @@ class Rates(NamedTuple):
         """Bounds about the least level at which the claim is refuted, from above."""
         return _p_value(self, lines)
 
+    def merit(self, lines: ClaimLines, level: float) -> float:
+        """Measures, for a choice between attacks alone, how much speaks against the claim.
+
+        It is about the largest epsilon that is refuted at the delta of a line, less the line's own.
+        """
+        fpr, fnr = (
+            float(sp.betaincinv(k + 1, n - k, 1.0 - 0.5 * level)) if k < n else 1.0
+            for k, n in (self[:2], self[2:])
+        )
+        best = -math.inf
+        for epsilon, delta in lines.points:
+            for rest, wrong in ((1.0 - delta - fnr, fpr), (1.0 - delta - fpr, fnr)):
+                best = max(best, math.log(max(rest, 1e-300) / wrong) - epsilon)
+        return best
+
     def guess(self) -> float:
         """The share of guesses that are right, about; where a search for a lower bound begins."""
         wrong = self.false_positives + self.false_negatives
