@@ -194,29 +194,28 @@ def aim(
     def measure_with(of: Fraction) -> Composable:
         return measured((1.0 - share) * unit * float(of))
 
-    def state(level: int, spent: int) -> Cell:
-        """A round's first state; a last round is one, however much noise earlier ones had."""
-        return ("last", spent) if units - start - spent < 2 * level else ("round", level, spent)
-
+    # The noise is halved after a measurement was seen, so the choice is a move of the next state.
     moves: dict[Cell, list[tuple[Composable, Cell]]] = {
-        "start": [(measured(unit * float(start)), state(1, 0))]
+        "start": [(measured(unit * float(start)), ("round", 1, 0))]
     }
     ahead = [(1, 0)]
     while ahead:
         level, spent = ahead.pop()
-        here = state(level, spent)
-        if here in moves:
+        if ("round", level, spent) in moves:
             continue
         left = units - start - spent
-        if isinstance(here, tuple) and here[0] == "last":
-            moves[here] = [(select_with(left), ("measure last", spent))]
-            moves["measure last", spent] = [(measure_with(left), "end")]
-            continue
-        after = [(level, spent + level), (_ANNEALED * level, spent + level)]
-        measure: Cell = ("measure", level, spent)
-        moves[here] = [(select_with(Fraction(level)), measure)]
-        moves[measure] = [(measure_with(Fraction(level)), state(*one)) for one in after]
-        ahead += after
+        # no measurement comes before the first round
+        levels = [level] if spent == 0 else [level, _ANNEALED * level]
+        here = moves["round", level, spent] = []
+        for of in dict.fromkeys(left if left < 2 * one else Fraction(one) for one in levels):
+            # a last round is one, however much noise earlier ones had
+            measure: Cell = ("measure last", spent) if of == left else ("measure", int(of), spent)
+            here.append((select_with(of), measure))
+            if of == left:
+                moves[measure] = [(measure_with(of), "end")]
+                continue
+            moves[measure] = [(measure_with(of), ("round", int(of), spent + int(of)))]
+            ahead.append((int(of), spent + int(of)))
     moves["end"] = []
     return Measurements("aim", rho, Workflow(moves, start="start"))
 
