@@ -26,6 +26,7 @@ from tightbudget.cli.serve import serve
 from tightbudget.cli.source import generated_options, with_source
 from tightbudget.cli.stopping import stopping
 from tightbudget.cli.sweep import sweep
+from tightbudget.cli.workflow import workflow
 
 __all__ = ["app", "main"]
 
@@ -93,6 +94,7 @@ def _start(
 _parameters = generated_options()  # once: it reads the constructor of every mechanism
 for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
     app.command(_command.__name__, cls=SourceCommand)(with_source(_command, _parameters))
+app.command(cls=Command)(workflow)
 app.command(cls=Command)(audit)
 app.command(cls=Command)(histogram)
 app.command(cls=Command)(mechanisms)

@@ -2,5 +2,14 @@
 
 from tightbudget.workflows.prices import PricedWorkflow, priced
 from tightbudget.workflows.workflow import Move, Workflow
+from tightbudget.workflows.workflow_file import WorkflowFile, read_workflow, write_workflow
 
-__all__ = ["Move", "PricedWorkflow", "Workflow", "priced"]
+__all__ = [
+    "Move",
+    "PricedWorkflow",
+    "Workflow",
+    "WorkflowFile",
+    "priced",
+    "read_workflow",
+    "write_workflow",
+]

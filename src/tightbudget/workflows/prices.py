@@ -17,7 +17,7 @@ from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.workflows.induction import GraphLosses, WorkflowInduction
 from tightbudget.workflows.one_price import own_price
-from tightbudget.workflows.workflow import Workflow
+from tightbudget.workflows.workflow import Workflow, listed
 
 _EARLY = 0.2  # weight of a state with moves; an end has 1
 _ROUGH = 16.0  # how much coarser, in variance, the lattice is on which prices are searched
@@ -57,9 +57,13 @@ class PricedWorkflow:
         """
         if state not in self.workflow.moves:
             raise refuse("state", "be a state of the workflow", state)
+        return self._way(state, self._before)
+
+    def _way(self, state: Cell, before: Mapping[Cell, Cell]) -> tuple[Cell, ...]:
+        """Follows a way back from a state to the first one."""
         way = [state]
         while way[-1] != self.workflow.start:
-            way.append(self._before[way[-1]])
+            way.append(before[way[-1]])
         return tuple(reversed(way))
 
     @property
@@ -95,10 +99,7 @@ class PricedWorkflow:
         before = self._before
         rows = []
         for state in itertools.islice(self._by_price(), most):
-            way = [state]
-            while way[-1] != self.workflow.start:
-                way.append(before[way[-1]])
-            shown = [repr(one) for one in reversed(way)]
+            shown = [repr(one) for one in self._way(state, before)]
             if len(shown) > 5:
                 shown = [*shown[:2], "...", *shown[-2:]]
             rows.append((repr(state), self.prices[state], " > ".join(shown)))
@@ -106,6 +107,25 @@ class PricedWorkflow:
 
     def _by_price(self) -> list[Cell]:
         return sorted(self.prices, key=lambda state: -self.prices[state])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: the priced states, the costliest first, delta's bounds and the target.
+
+        A state has its name, its price and the costliest way to it.
+        """
+        before = self._before
+        return {
+            "states": [
+                {
+                    "state": listed(state),
+                    "epsilon": self.prices[state],
+                    "costliest_way": [listed(one) for one in self._way(state, before)],
+                }
+                for state in self._by_price()
+            ],
+            "delta": self.delta.to_dict(),
+            "target": self.target,
+        }
 
     def table(self, most: int = 20) -> str:
         """Lines of text with the ``most`` costliest states, and the costliest way to each."""

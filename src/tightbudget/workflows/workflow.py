@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tightbudget import notebook
-from tightbudget.errors import FileError, ParameterError, PrecisionError
-from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.errors import FileError, ParameterError, PrecisionError, TightBudgetError
+from tightbudget.mechanisms.composition import Composable, Composition, compose, from_steps
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
     non_negative,
@@ -22,7 +22,7 @@ from tightbudget.numerics.validate import (
     positive_count,
     refuse,
 )
-from tightbudget.output_dp.guarantee import Cell, OutputDP
+from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_from_lists
 from tightbudget.output_dp.stopping import blocks_between, stops_of
 from tightbudget.workflows.induction import (
     Graph,
@@ -326,9 +326,9 @@ class Workflow:
             "tightbudget": _VERSION,
             "workflow": [
                 {
-                    "state": _listed(state),
+                    "state": listed(state),
                     "moves": [
-                        {"steps": move.runs.to_dict()["steps"], "to": _listed(move.to)}
+                        {"steps": move.runs.to_dict()["steps"], "to": listed(move.to)}
                         for move in moves
                     ],
                 }
@@ -340,27 +340,36 @@ class Workflow:
 
     @staticmethod
     def from_dict(content: Any) -> Workflow:
-        """The workflow that :meth:`to_dict` wrote.
+        """The workflow that :meth:`to_dict`, or a person, wrote.
+
+        A state without moves may leave them out, and a move of one mechanism may have the keys of
+        that step beside ``to``, in place of ``steps``.
 
         Raises:
-            FileError: another version, or no workflow.
+            FileError: another version, or no workflow: what is not understood is refused, never
+                skipped.
             ParameterError: a parameter, a state or a move is refused.
         """
-        try:
-            if content["tightbudget"] != _VERSION:
-                raise FileError(f"no workflow of version {_VERSION}")
-            moves = {
-                _tupled(row["state"]): [
-                    (
-                        Composition.from_dict({"tightbudget": 1, "steps": move["steps"]}),
-                        _tupled(move["to"]),
-                    )
-                    for move in row["moves"]
-                ]
-                for row in content["workflow"]
-            }
-        except (KeyError, TypeError) as error:
-            raise FileError(f"no workflow: {error!r}") from error
+        if not isinstance(content, dict) or content.get("tightbudget") != _VERSION:
+            raise FileError(
+                f'no workflow: expected {{"tightbudget": {_VERSION}, "workflow": [...]}}'
+            )
+        rows = content.get("workflow")
+        if {*content} != {"tightbudget", "workflow"} or not isinstance(rows, list):
+            raise FileError(
+                f"no workflow: expected the keys tightbudget and workflow, a list, got {content!r}"
+            )
+        moves: dict[Cell, list[tuple[Composable, Cell]]] = {}
+        for i, row in enumerate(rows):
+            if not isinstance(row, dict) or "state" not in row or {*row} - {"state", "moves"}:
+                raise FileError(f"workflow[{i}] must be a table with state and moves, got {row!r}")
+            state = cell_from_lists(row["state"])
+            if state in moves:
+                raise FileError(f"workflow[{i}] must be a new state, got {state!r} again")
+            given = row.get("moves", [])
+            if not isinstance(given, list):
+                raise FileError(f"the moves of state {state!r} must be a list, got {given!r}")
+            moves[state] = [_read(f"state {state!r}: moves[{k}]", m) for k, m in enumerate(given)]
         return Workflow(moves)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -467,9 +476,25 @@ def _moves(state: Cell, given: object, states: Mapping[Cell, object]) -> tuple[M
     return tuple(dict.fromkeys(found))
 
 
-def _listed(state: Cell) -> Any:
-    return [_listed(one) for one in state] if isinstance(state, tuple) else state
+def listed(state: Cell) -> Any:
+    """Puts a list in the place of each tuple of a state: JSON has no tuples."""
+    return [listed(one) for one in state] if isinstance(state, tuple) else state
 
 
-def _tupled(state: Any) -> Cell:
-    return tuple(_tupled(one) for one in state) if isinstance(state, list) else state
+def _read(where: str, move: Any) -> tuple[Composable, Cell]:
+    """Reads a move from its table.
+
+    Args:
+        where: names it in refusals.
+        move: the table, as it was read.
+    """
+    if not isinstance(move, dict) or "to" not in move:
+        raise FileError(f"{where} must be a table with to and steps, got {move!r}")
+    table = {key: value for key, value in move.items() if key != "to"}
+    steps = table.pop("steps") if "steps" in table else [table]
+    if "steps" in move and table:
+        raise FileError(f"{where} must have steps or a mechanism's keys, got {next(iter(table))!r}")
+    try:
+        return from_steps(steps), cell_from_lists(move["to"])
+    except TightBudgetError as error:
+        raise type(error)(f"{where}: {error}") from error
