@@ -1014,9 +1014,18 @@ def test_an_event_of_which_only_parameters_are_known_is_the_worst_case(
     ((mechanism, runs),) = later("EpsilonDeltaDpEvent", epsilon=1.0, delta=1e-3)
     assert mechanism == tb.ApproximateDP(1.0, 1e-3, relation=tb.Neighbouring.ADD_OR_REMOVE)
     assert runs == 1
-    for name in ("ExponentialMechanismDpEvent", "PermuteAndFlipDpEvent"):
-        ((mechanism, _),) = later(name, ONE, epsilon=0.5)
-        assert mechanism == tb.ApproximateDP(0.5, relation=tb.Neighbouring.REPLACE_ONE)
+    ((mechanism, _),) = later("PermuteAndFlipDpEvent", ONE, epsilon=0.5)
+    assert mechanism == tb.ApproximateDP(0.5, relation=tb.Neighbouring.REPLACE_ONE)
+
+
+def test_a_choice_has_a_bounded_range(later: Callable[..., list[Any]]) -> None:
+    ((mechanism, runs),) = later("ExponentialMechanismDpEvent", ONE, epsilon=0.1)
+    assert mechanism == tb.ExponentialMechanism(0.1, relation=tb.Neighbouring.REPLACE_ONE)
+    assert runs == 1
+    assert (mechanism * 100).epsilon(1e-6).upper < 2.252  # 4.774 as pairs of pure privacy
+    for epsilon in (0.0, 1e-5, 50.0):  # beyond the epsilons that are composed so
+        ((mechanism, _),) = later("ExponentialMechanismDpEvent", ONE, epsilon=epsilon)
+        assert mechanism == tb.ApproximateDP(epsilon, relation=tb.Neighbouring.REPLACE_ONE)
 
 
 @pytest.mark.parametrize("relation", Relation, ids=named)

@@ -157,6 +157,15 @@ def test_both_directions_go_out() -> None:
     assert to_pld(tb.Gaussian(1.0), 1e-2)._symmetric
 
 
+def test_of_choices_the_pair_goes_out_that_dominates_all_of_them() -> None:
+    runs, one = tb.ExponentialMechanism(0.5) * 5, tb.ExponentialMechanism(0.5)
+    together = to_pld(runs, 1e-2).get_epsilon_for_delta(1e-3)
+    exact = runs.epsilon(1e-3)
+    assert exact.lower <= together <= exact.upper + 0.01
+    # one by one, each run has a pair of its own, which is less close
+    assert together < to_pld(one, 1e-2).self_compose(5).get_epsilon_for_delta(1e-3)
+
+
 def test_refusals() -> None:
     with pytest.raises(tb.ParameterError, match="pld must be a dp_accounting PrivacyLossDist"):
         from_pld(0.5)

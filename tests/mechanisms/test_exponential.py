@@ -36,6 +36,21 @@ def test_values_of_the_recursion(
     assert found.upper < tb.compose([tb.ApproximateDP(epsilon)] * runs).epsilon(1e-6).lower
 
 
+@pytest.mark.slow
+def test_delta_of_many_runs_has_the_default_gap() -> None:
+    found = (Choice(0.1) * 100).delta(2.0)
+    assert found.relative_gap <= 1e-4
+    assert (Choice(0.1) * 100 + tb.Gaussian(8.0) * 2).delta(2.0).relative_gap <= 1e-4
+
+
+def test_the_distance_of_the_bounds_is_halved_as_often_as_takes_seconds() -> None:
+    assert bounded_range.halvings_in_reach(0.1, 100) == 8
+    assert bounded_range.halvings_in_reach(0.1, 1000) < 6
+    assert (Choice(0.1) * 100 + tb.Gaussian(8.0))._most_halvings == 8
+    assert (Choice(0.1) * 1000)._most_halvings == 6
+    assert tb.compose([tb.Gaussian(8.0)])._most_halvings == 6
+
+
 @pytest.mark.parametrize(("runs", "epsilon"), [(30, 0.1), (5, 1.0), (3, 8.0)])
 def test_runs_of_one_common_interval_are_below(runs: int, epsilon: float) -> None:
     found = (Choice(epsilon) * runs).delta(runs * epsilon / 3)

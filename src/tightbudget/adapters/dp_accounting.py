@@ -24,6 +24,7 @@ from tightbudget.mechanisms import (
     ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
+    ExponentialMechanism,
     FromCurve,
     Gaussian,
     HistogramPair,
@@ -678,6 +679,14 @@ def _pure(event: Any, relation: Neighbouring) -> list[Step]:
     return [(ApproximateDP(event.epsilon, relation=relation), 1)]
 
 
+def _choice(event: Any, relation: Neighbouring) -> list[Step]:
+    """Makes an exponential mechanism, which dp-accounting calls epsilon-bounded range."""
+    try:
+        return [(ExponentialMechanism(event.epsilon, relation=relation), 1)]
+    except ParameterError:  # beyond the epsilons that it is composed for
+        return _pure(event, relation)
+
+
 def _discrete_gaussian(event: Any, relation: Neighbouring) -> list[Step]:
     moved = non_negative(sensitivity=event.sensitivity) * _distance(relation)
     sigma = non_negative(sigma=event.sigma)
@@ -696,7 +705,7 @@ def _discrete_gaussian(event: Any, relation: Neighbouring) -> list[Step]:
 # by name: an older dp-accounting does not have them
 _LATER = {
     "EpsilonDeltaDpEvent": _epsilon_delta,
-    "ExponentialMechanismDpEvent": _pure,
+    "ExponentialMechanismDpEvent": _choice,
     "PermuteAndFlipDpEvent": _pure,
     "DiscreteGaussianDpEvent": _discrete_gaussian,
 }

@@ -46,6 +46,8 @@ _WIDEST = 0.1
 # Work that is done for one answer, about three minutes; more runs, or runs of a larger span, have a
 # pair each: together that takes milliseconds, and their epsilon is up to 16 % larger.
 _BEARABLE, _MOST_RUNS = 2e10, 10_000
+# Work for bounds that are as close as they get, some five seconds for each of the two.
+_CLOSEST = 3e8
 # A loss beyond so many standard deviations has a chance below 1e-25 (Hoeffding); there delta is
 # taken for constant from above, and for 0 from below.
 _DEVIATIONS = 10.8
@@ -99,6 +101,14 @@ def _grid(span: float, runs: int, halvings: int) -> _Grid:
 def bearable(span: float, runs: int) -> bool:
     """Says whether :func:`above` and :func:`below` take a bearable time for so many runs."""
     return runs <= _MOST_RUNS and _grid(span, runs, 0).work(runs) <= _BEARABLE
+
+
+def halvings_in_reach(span: float, runs: int) -> int:
+    """Counts how often the distance of the bounds of so many runs is halved in a few seconds."""
+    halvings = 0
+    while _grid(span, runs, halvings + 1).work(runs) <= _CLOSEST and halvings < 12:
+        halvings += 1
+    return halvings
 
 
 # Rounding may leave the chords of D_j not quite convex. Then the joint pairs of the proof are those

@@ -22,7 +22,7 @@ from tightbudget.engine.question import EpsilonAt, Question
 from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms.codec import MEANT, mechanism_of, parts_of, unknown_parameter
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.mechanisms.questions import Questions
+from tightbudget.mechanisms.questions import MOST_HALVINGS, Questions
 from tightbudget.mechanisms.second_order import upper_by_second_order
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import (
@@ -144,6 +144,11 @@ class Composable(Questions):
 
     def finer(self, halvings: int) -> Composable:
         return compose(mechanism.finer(halvings) * runs for mechanism, runs in self.parts)
+
+    @property
+    def _most_halvings(self) -> int:
+        most = [part.most_halvings(runs) for part, runs in self.parts if part.finer(1) is not part]
+        return min(most, default=MOST_HALVINGS)
 
     def _with_instances(self, *, strategy: bool) -> Composable | None:
         # a strategy chooses after all else has run: the runs of one mechanism can be the last ones
@@ -328,6 +333,10 @@ class Mechanism(Composable):
     def apart_inside(self) -> str:
         """Names what keeps the bounds of a mechanism apart that is made of this one."""
         return self.apart
+
+    def most_halvings(self, runs: int) -> int:
+        """Says how often the distance of the pairs of so many runs is halved at most."""
+        return MOST_HALVINGS
 
     def finer(self, halvings: int) -> Mechanism:
         """Returns this mechanism with pairs above and below an exact one that are closer together.

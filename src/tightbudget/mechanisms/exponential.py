@@ -106,6 +106,9 @@ class ExponentialMechanism(Mechanism):
     def worst_of_order(self, order: float) -> Mechanism:
         return _OfOrder(self.epsilon, order)
 
+    def most_halvings(self, runs: int) -> int:
+        return max(super().most_halvings(runs), bounded_range.halvings_in_reach(self.epsilon, runs))
+
     def _halvings(self) -> int:
         """Says how often the distance of the bounds of many runs is halved, about."""
         return 0

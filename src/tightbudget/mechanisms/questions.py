@@ -49,7 +49,7 @@ from tightbudget.numerics.validate import (
 # for their distance, which takes longer to bring down. Affects time, never truth.
 _SHARE = 0.25
 # Twice as close pairs take up to twice as long: six times is half a minute for the largest epochs.
-_MOST_HALVINGS = 6
+MOST_HALVINGS = 6
 # Two pairs are never as close as this after so many halvings: bounds of a formula that are as close
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
@@ -330,11 +330,16 @@ class Questions:
             if joint.reached or self.apart:
                 return joint, halvings
             more = asked.halvings(joint.bounds, above.bounds, below.bounds)
-            if not more or halvings + more > _MOST_HALVINGS:
+            if not more or halvings + more > self._most_halvings:
                 return joint, halvings
             halvings += more
             if self._with_halved(halvings) == both:
                 return joint, halvings
+
+    @property
+    def _most_halvings(self) -> int:
+        """Says how often the distance of the two pairs is halved at most. Affects time alone."""
+        return MOST_HALVINGS
 
     def _with_halved(self, halvings: int) -> Questions:
         """Returns the same with pairs whose distance is halved so often; remembers it."""
