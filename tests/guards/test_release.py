@@ -428,6 +428,16 @@ MUTATIONS = [
         {"scores-within-bounds": "return known"},
         fails="tests/release/test_exponential.py::test_with_bounds_a_score_has_its_place_between_them",
     ),
+    Without(
+        "a candidate that was not taken comes again",
+        {"each-candidate-once": "i, below = left[uniform(len(left), noise)]"},
+        fails="tests/release/test_permute_and_flip.py::test_the_first_that_is_taken_is_chosen[scores1]",
+    ),
+    Without(
+        "an index is beyond its end",
+        {"uniform-below-its-end": "if True:"},
+        fails="tests/release/test_permute_and_flip.py::test_an_index_is_below_its_end",
+    ),
 ]
 
 

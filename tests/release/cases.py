@@ -99,6 +99,11 @@ CASES: list[Case] = [
         AGES,
     ),
     Case(
+        "permute-and-flip",
+        tb.release.PermuteAndFlip(np.bincount, range(37), 0.5, monotone=True),
+        AGES,
+    ),
+    Case(
         "gradual",
         tb.release.GradualRelease(len, 1, (0.1, 0.5, 2), lambda answers: answers[-1] > 100),
         AGES,

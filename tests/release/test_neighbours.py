@@ -174,6 +174,9 @@ def _vectors(step: float | None) -> dict[str, Asked]:
         "exponential": lambda query: (
             tb.release.ExponentialRelease(query, range(3), 1, 4, bounds=(LOW, HIGH)).release
         ),
+        "permute-and-flip": lambda query: (
+            tb.release.PermuteAndFlip(query, range(3), 1, 4, bounds=(LOW, HIGH)).release
+        ),
         "svt-values": lambda query: tb.release.SparseVectorRelease(query, 3, 1, svt, 1).release,
     }
 

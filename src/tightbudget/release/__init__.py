@@ -21,6 +21,7 @@ from tightbudget.release.mechanisms.interquartile_range import InterquartileRang
 from tightbudget.release.mechanisms.iterative import Iterative
 from tightbudget.release.mechanisms.median import Median
 from tightbudget.release.mechanisms.objective import Loss
+from tightbudget.release.mechanisms.permute_and_flip import PermuteAndFlip
 from tightbudget.release.mechanisms.propose_test_release import (
     Pricing,
     Proposal,
@@ -62,6 +63,7 @@ __all__ = [
     "Noise",
     "OpenDPNoise",
     "OutputPerturbation",
+    "PermuteAndFlip",
     "Pricing",
     "PrivateLogisticRegression",
     "Proposal",

@@ -36,3 +36,16 @@ def bernoulli_exp(x: Fraction, noise: Noise) -> bool:
     while bernoulli(x / k, noise):
         k += 1
     return k % 2 == 1  # guard: exponential-parity
+
+
+def uniform(n: int, noise: Noise) -> int:
+    """Returns each of 0, 1, ..., n - 1 with probability 1 / n, exactly, for n >= 1.
+
+    A number of as many bits as n - 1 has is drawn again while it is not below n.
+    """
+    while True:
+        drawn = 0
+        for _ in range((n - 1).bit_length()):
+            drawn = 2 * drawn + noise.coin()
+        if drawn < n:  # guard: uniform-below-its-end
+            return drawn
