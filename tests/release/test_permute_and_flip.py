@@ -66,6 +66,20 @@ def test_the_first_that_is_taken_is_chosen(scores: Scores) -> None:
     assert [masses.get(c, 0) for c in "abc"] == list(expected(exponents))
 
 
+def test_each_candidate_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Fraction]()
+
+    def third(x: Fraction, _: Any) -> bool:
+        asked.append(x)
+        return len(asked) == 3
+
+    monkeypatch.setattr(permute_and_flip, "bernoulli_exp", third)
+    monkeypatch.setattr(permute_and_flip, "uniform", lambda n, _: 0)
+    value, _ = of(epsilon=2).unpaid_answer((0, 1, 2), Coins(1))
+    assert asked == [2, 1, 0]
+    assert value == "c"
+
+
 @pytest.mark.parametrize("monotone", [True, False])
 def test_no_probability_grows_by_more_than_epsilon(monotone: bool) -> None:
     """Exhaustive, in rationals: never more, and no less would do."""
