@@ -42,8 +42,8 @@ class Rates(NamedTuple):
         """Says whether a run that keeps the claim shows this with probability ``level`` at most."""
         # guard: audit-both-rates-paid
         half = 0.5 * level
-        fpr = _most(self.false_positives, self.negatives, half)
-        fnr = _most(self.false_negatives, self.positives, half)
+        fpr = most_chance(self.false_positives, self.negatives, half)
+        fnr = most_chance(self.false_negatives, self.positives, half)
         return lines.false_negatives(fpr) > fnr
 
     def p_value(self, lines: ClaimLines) -> float:
@@ -69,9 +69,6 @@ class Rates(NamedTuple):
         """The share of guesses that are right, about; where a search for a lower bound begins."""
         wrong = self.false_positives + self.false_negatives
         return 1.0 - (wrong + 0.5) / (self.negatives + self.positives + 1.0)
-
-
-_most = functools.lru_cache(maxsize=4096)(most_chance)
 
 
 @functools.lru_cache(maxsize=4096)

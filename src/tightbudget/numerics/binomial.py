@@ -8,6 +8,7 @@ neighbouring masses, in doubles.
 from __future__ import annotations
 
 import decimal
+import functools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -68,6 +69,7 @@ def binomial_tails(
     return below, _complement(below)
 
 
+@functools.lru_cache(maxsize=4096)
 def most_chance(k: int, n: int, level: float) -> float:
     """Bounds from above the chance of a trial of which k of n succeeded (Clopper, Pearson 1934).
 
