@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 
 import tightbudget as tb
-from tightbudget.workflows.workflow import Workflow
+from tightbudget.workflows.workflow import Move, Workflow
 
 Pairs = Mapping[str, Sequence[tuple[Fraction, Fraction]]]
 STEP = tb.Gaussian(1.0).subsampled(0.01)
@@ -154,6 +156,82 @@ def test_a_mechanism_whose_worst_data_nobody_knows_keeps_the_bounds_apart() -> N
     found = Workflow.chain(shuffled, [1, 2]).delta({1: 3.0, 2: 4.0})
     assert found.apart
     assert 0.0 <= found.lower < found.upper
+
+
+def test_alternatives_are_a_menu_whose_rounds_alone_are_limited() -> None:
+    found = Workflow.alternatives({"loud": STEP * 2, "quiet": STEP}, rounds=3)
+    assert len(found.moves) == 10
+    assert set(found.ends) == {(k, 3 - k) for k in range(4)}
+    assert all(len(moves) == 2 for state, moves in found.moves.items() if state not in found.ends)
+    # who takes the loud one each time gains most
+    prices: dict[Any, float] = dict.fromkeys(found.ends, 0.5)
+    loud = (STEP * 6).delta(0.5)
+    delta = found.delta(prices)
+    assert delta.lower <= loud.upper
+    assert loud.lower <= delta.upper
+
+
+def test_follow_ups_of_a_test_run_once_after_any_look_in_any_order() -> None:
+    follow_ups = {"country": STEP * 2, "device": STEP * 3, "age": STEP}
+    found = Workflow.ab_test([STEP, STEP * 2], follow_ups, most=2)
+    assert set(found.moves) == {
+        0, 1, 2,
+        *((k, one) for k in (1, 2) for one in follow_ups),
+        *((k, *two) for k in (1, 2) for two in itertools.combinations(follow_ups, 2)),
+    }  # fmt: skip
+    assert set(found.moves[1]) == {
+        Move(STEP * 2, 2),
+        *(Move(runs * 1, (1, name)) for name, runs in follow_ups.items()),
+    }
+    assert set(found.moves[2, "device"]) == {
+        Move(STEP * 2, (2, "country", "device")),
+        Move(STEP * 1, (2, "device", "age")),
+    }
+    assert set(found.ends) == {state for state in found.moves if len(np.atleast_1d(state)) == 3}
+    every = Workflow.ab_test([STEP], follow_ups)
+    assert every.ends == ((1, "country", "device", "age"),)
+    assert Workflow.ab_test([STEP], follow_ups, most=9) == every
+    # all of it at the end is a composition in any order
+    whole = (STEP * 7).delta(0.5)
+    delta = every.delta({every.ends[0]: 0.5})
+    assert delta.lower <= whole.upper
+    assert whole.lower <= delta.upper
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (lambda: Workflow.alternatives([STEP], 2), "options must map names to mechanisms"),  # type: ignore[arg-type]
+        (
+            lambda: Workflow.alternatives({}, 2),
+            "options must have at least one mechanism, got none",
+        ),
+        (lambda: Workflow.alternatives({"a": STEP}, 0), "rounds must be an integer >= 1, got 0"),
+        (lambda: Workflow.alternatives({"a": 3}, 1), "must be a mechanism or a composition, got 3"),  # type: ignore[dict-item]
+        (lambda: Workflow.ab_test(STEP, {"a": STEP}), "looks must be a list of mechanisms"),  # type: ignore[arg-type]
+        (
+            lambda: Workflow.ab_test([], {"a": STEP}),
+            "looks must have at least one mechanism, got n",
+        ),
+        (lambda: Workflow.ab_test([2], {"a": STEP}), r"looks\[0\] must be a mechanism or a comp"),  # type: ignore[list-item]
+        (
+            lambda: Workflow.ab_test([STEP], {}),
+            "follow_ups must have at least one mechanism, got n",
+        ),
+        (lambda: Workflow.ab_test([STEP], [STEP]), "follow_ups must map names to mechanisms"),  # type: ignore[arg-type]
+        (lambda: Workflow.ab_test([STEP], {"a": 2}), r"follow_ups\['a'\] must be a mechanism or"),  # type: ignore[dict-item]
+        (lambda: Workflow.ab_test([STEP], {"a": STEP}, 0), "most must be an integer >= 1, got 0"),
+        (
+            lambda: Workflow.ab_test([STEP], {str(k): STEP for k in range(15)}),
+            "follow_ups must make at most 20,000 states, got 32768",
+        ),
+    ],
+)
+def test_what_makes_no_test_and_no_alternatives_is_refused_by_name(
+    deed: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(tb.ParameterError, match=said):
+        deed()
 
 
 def test_rounds_limit_a_menu() -> None:

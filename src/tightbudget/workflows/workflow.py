@@ -197,6 +197,71 @@ class Workflow:
                 ]
         return Workflow(moves)
 
+    @staticmethod
+    def alternatives(options: Mapping[str, Composable], rounds: int) -> Workflow:
+        """One of the options in each round, whichever one likes; an epoch with noise from a list.
+
+        States are tuples of how often each option has run, as in :meth:`menu`.
+
+        Args:
+            options: for each name a mechanism or composition.
+            rounds: the largest number of rounds.
+
+        Raises:
+            ParameterError: there is no option, ``rounds`` is no integer >= 1, or there are too many
+                states.
+        """
+        if not isinstance(options, Mapping):
+            raise refuse("options", "map names to mechanisms", options)
+        if not options:
+            raise ParameterError("options must have at least one mechanism, got none")
+        n = positive_count(rounds=rounds)
+        return Workflow.menu({name: (option, n) for name, option in options.items()}, n)
+
+    @staticmethod
+    def ab_test(
+        looks: Sequence[Composable], follow_ups: Mapping[str, Composable], most: int | None = None
+    ) -> Workflow:
+        """Looks at a test in a fixed order, and follow-ups after any of them, which end the looks.
+
+        States are 0, 1, ... for the number of looks, and tuples: the number of looks, and the names
+        of the follow-ups that have run, in the order of ``follow_ups``.
+
+        Args:
+            looks: for each look a mechanism or composition.
+            follow_ups: for each name a mechanism or composition, which runs at most once.
+            most: the largest number of follow-ups; all of them if absent.
+
+        Raises:
+            ParameterError: there is no look or no follow-up, ``most`` is no integer >= 1, or there
+                are too many states.
+        """
+        if isinstance(looks, (str, Mapping, Composable)) or not isinstance(looks, Sequence):
+            raise refuse("looks", "be a list of mechanisms, such as [mechanism]", looks)
+        if not looks:
+            raise ParameterError("looks must have at least one mechanism, got none")
+        if not isinstance(follow_ups, Mapping):
+            raise refuse("follow_ups", "map names to mechanisms", follow_ups)
+        if not follow_ups:
+            raise ParameterError("follow_ups must have at least one mechanism, got none")
+        after = [_composition(f"looks[{i}]", look) for i, look in enumerate(looks)]
+        then = {n: _composition(f"follow_ups[{n!r}]", f) for n, f in follow_ups.items()}
+        limit = len(then) if most is None else min(len(then), positive_count(most=most))
+        sets = sum(math.comb(len(then), k) for k in range(limit + 1))
+        if len(after) * sets > _MOST_STATES:
+            raise refuse("follow_ups", f"make at most {_MOST_STATES:,} states", len(after) * sets)
+        moves: dict[Cell, list[tuple[Composable, Cell]]] = {0: [(after[0], 1)]}
+        for k in range(1, len(after) + 1):
+            moves[k] = [(after[k], k + 1)] if k < len(after) else []
+            for number in range(limit + 1):
+                for ran in itertools.combinations(then, number):
+                    further = [name for name in then if name not in ran and number < limit]
+                    moves.setdefault((k, *ran) if ran else k, []).extend(
+                        (then[name], (k, *(n for n in then if n in ran or n == name)))
+                        for name in further
+                    )
+        return Workflow(moves)
+
     # Proof: proofs/choices.v, theorems prices, attained, prices_attained
     def delta(self, prices: Mapping[Cell, float] | float, rtol: float = 1e-3) -> Bounds:
         """Bounds the smallest delta that covers every way of choosing and stopping.
