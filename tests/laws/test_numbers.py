@@ -161,6 +161,7 @@ EXAMPLES: list[Example] = [
     of_case(tb.release.SparseVector(0.5, 3, 2.0, step=0.5, bounds=(-2.0, 3.0))),
     of_case(tb.release.TopK(len, 8, 2, 0.5, 3.0, 2.0, step=0.5, bounds=(-2.0, 3.0))),
     of_case(tb.release.ExponentialRelease(len, (1, 2), 0.5, 2.0, True, (-2.0, 3.0))),
+    of_case(tb.release.PermuteAndFlip(len, (1, 2), 0.5, 2.0, True, (-2.0, 3.0))),
     of_case(tb.release.ToyRelease(len, 2.0, 0.5, step=0.5, bounds=(-2.0, 3.0))),
     of_case(tb.release.GradualRelease(len, 0.5, (0.25, 0.5), bool, step=0.5, bounds=(-2.0, 3.0))),
     of_case(tb.release.GatedRelease(max, 0.25, max, 0.5, 0.25, 0.25, 0.5)),
