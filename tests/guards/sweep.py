@@ -74,6 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "engine/test_smoothed.py",
         "engine/test_contour.py",
     ),
+    "audit": ("guards/test_rounded_audit.py", "guards/test_audits.py", "audit"),
     "mechanisms": ("guards/test_mechanisms.py", "guards/test_two_ends.py", "mechanisms"),
     "mechanisms/allocated": (
         "guards/test_allocated.py",

@@ -29,7 +29,6 @@ from tightbudget.numerics.rounding import (
     exp_up,
     mul_down,
     mul_up,
-    next_up,
     sub_down,
 )
 from tightbudget.numerics.search import root_between
@@ -227,4 +226,4 @@ def _gaussian_of(line: ClaimLine) -> float:
         return low
     while gap(high) < 0.0 and high < 1e3:
         high *= 2.0
-    return next_up(high) if gap(high) < 0.0 else root_between(gap, low, high, xtol=1e-9)
+    return high if gap(high) < 0.0 else root_between(gap, low, high, xtol=1e-9)
