@@ -60,8 +60,10 @@ class Workflow:
     """A finite plan with choices: states, moves between them, and prices where one may stop.
 
     The analyst begins at ``start``. At a state they choose one of its moves, by all that was seen,
-    run its mechanisms, and go on at its next state; or they stop there. :meth:`delta` says which
-    one delta covers all that an analyst may do, at a price for each state where one may stop.
+    run its mechanisms, and go on at its next state; or they stop there. The next state belongs to
+    the move: what is decided after its output was seen is a choice among the next state's moves.
+    :meth:`delta` says which one delta covers all that an analyst may do, at a price for each state
+    where one may stop.
 
     Frozen; compared and hashed by content, whatever the order of states and moves.
 
