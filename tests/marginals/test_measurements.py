@@ -171,3 +171,15 @@ def test_repr() -> None:
 def test_refusals(ask: Any, message: str) -> None:
     with pytest.raises(tb.ParameterError, match=message):
         ask()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [tb.marginals.aim(3, 0.3), tb.marginals.aim(2, 0.1, rounds=40), tb.marginals.mst(5, 0.1)],
+)
+def test_what_is_decided_after_an_output_is_a_choice_of_what_runs_next(
+    plan: tb.marginals.Measurements,
+) -> None:
+    # two moves with one mechanism would decide on the next state before its output is seen
+    for moves in plan.workflow.moves.values():
+        assert len({move.runs for move in moves}) == len(moves)
