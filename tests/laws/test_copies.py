@@ -82,6 +82,13 @@ def a_workflow_run() -> Iterator[Any]:
         yield run
 
 
+@contextmanager
+def a_marginal_run() -> Iterator[Any]:
+    plan, rows = tb.marginals.fixed(0.01).priced(1e-5), {"a": [1]}
+    with tb.marginals.MarginalRun(plan, rows, {"a": [1]}, meter=tb.OutputDPFilter(5, 0.1)) as run:
+        yield run
+
+
 # how one is made, of each kind that is refused
 REFUSING: dict[str, Callable[[], Any]] = {
     "Account": lambda: Account(OutputDPOdometerRule()),
@@ -97,6 +104,7 @@ REFUSING: dict[str, Callable[[], Any]] = {
     "Started": a_start,
     "StoppingCallback": a_callback,
     "WorkflowRun": a_workflow_run,
+    "MarginalRun": a_marginal_run,
     "Pool": lambda: Pool(lambda size: None, 8),  # type: ignore[arg-type, return-value]
 }
 # of one ledger, in its file or behind its address: a copy is the same one, and charges it
@@ -129,10 +137,11 @@ OTHERS = {
     "KeptAnswers": "reads and writes a file, and pays for nothing",
     "OneStatement": "inside one release, and pays for nothing",
     "EventError": "a refusal",
+    "InMemory": "private rows inside runs, which are refused",
     "Reader": "reads rules of tables, and pays for nothing",
     "Search": "inside runs, which are refused, as is its stock of noise",
 }
-ROOMS = ("output_dp", "release", "adapters", "tables")
+ROOMS = ("output_dp", "release", "adapters", "tables", "marginals")
 MODULES = (
     "ledger.block_set", "ledger.budget", "ledger.hold", "ledger.ledger", "promises.charging",
     "promises.charged_blocks", "client.remote",

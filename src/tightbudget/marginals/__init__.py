@@ -1,6 +1,17 @@
 """Synthetic tables from noisy marginals: what the algorithms of mbi, dpmm and OpenDP cost."""
 
 from tightbudget.marginals.calibrate import rho
+from tightbudget.marginals.domains import NumericBins
+from tightbudget.marginals.marginal_run import MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import Measurements, aim, fixed, mst
 
-__all__ = ["Measurements", "aim", "fixed", "mst", "rho"]
+__all__ = [
+    "NumericBins",
+    "MarginalRun",
+    "Measurements",
+    "NoisyMarginal",
+    "aim",
+    "fixed",
+    "mst",
+    "rho",
+]

@@ -29,6 +29,7 @@ from tightbudget.numerics.validate import (
     refuse,
 )
 from tightbudget.output_dp.guarantee import Cell
+from tightbudget.workflows.prices import PricedWorkflow, priced
 from tightbudget.workflows.workflow import Workflow
 
 # Defaults: delta within 1 %, epsilon within .1 %, which is less than a percent of the noise.
@@ -83,6 +84,29 @@ class Measurements:
             PrecisionError: the gap cannot be reached; says which one was.
         """
         return self.workflow.epsilon(open_probability(delta=delta), rtol)
+
+    def priced(self, delta: float, epsilon: float | None = None) -> PricedWorkflow:
+        """Returns the plan with prices under ``delta``, as :class:`MarginalRun` takes it.
+
+        Args:
+            delta: in (0, 1).
+            epsilon: the price of each end, and of whoever stops before, nats. If absent, each state
+                has a price of its own: who stops early pays less, and the ends cost a little more.
+                These take longer to find.
+
+        Raises:
+            ParameterError: an argument is refused, or ``delta`` does not cover ``epsilon``.
+            PrecisionError: the gap of delta's bounds cannot be reached.
+        """
+        delta = open_probability(delta=delta)
+        if epsilon is None:
+            return priced(self.workflow, delta)
+        found = self.delta(epsilon)
+        if found.upper > delta:  # guard: delta-covers-epsilon
+            raise refuse("delta", f"be at least {found.upper!r} for epsilon = {epsilon}", delta)
+        return PricedWorkflow(
+            self.workflow, dict.fromkeys(self.workflow.ends, float(epsilon)), found, delta
+        )
 
     def __repr__(self) -> str:
         return (

@@ -1,0 +1,510 @@
+"""Selects and measures marginals of private rows, as a plan declares it, and pays for that."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.errors import ParameterError, SettlementError
+from tightbudget.marginals.domains import NOWHERE, Codes, Domain, domains_of, entries_of
+from tightbudget.marginals.gaussian_on_grid import with_noise
+from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.exponential import ExponentialMechanism
+from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.validate import finite, positive, positive_count, refuse
+from tightbudget.output_dp.guarantee import Cell
+from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.release.mechanisms.exponential import ExponentialRelease
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise.noise import Noise, noise_or_default
+from tightbudget.release.private_number import FAILURES
+from tightbudget.release.release import Receipt, guarded
+from tightbudget.release.workflow_run import WorkflowRun
+from tightbudget.workflows.prices import PricedWorkflow
+from tightbudget.workflows.workflow import Move
+
+Clique = tuple[str, ...]
+Counts = NDArray[np.int64]
+
+MOST_CELLS = 2**22  # of one marginal: 32 MB of counts
+_KEPT_CELLS = 2**24  # of all marginals of the private rows that are kept for later scores
+# Expected counts are rounded to multiples of 2^-8 and counts are at most 2^31, so that an error, a
+# sum of at most MOST_CELLS differences, is an integer below 2^63.
+_PART, _LARGEST = 2**8, 2**31
+
+
+class Rows(Protocol):
+    """Private rows that are counted."""
+
+    def counts(self, clique: Clique) -> Counts:
+        """Returns the number of rows in each cell of a marginal, (cells,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMarginal:
+    """The noisy counts of the cells of one marginal.
+
+    Attributes:
+        columns: the columns, in the order of the axes of ``counts``.
+        counts: for each cell the number of rows in it, with noise; cells are in the order of the
+            columns' domains.
+        sigma: the standard deviation of the noise of each count.
+    """
+
+    columns: Clique
+    counts: FloatArray
+    sigma: float
+
+
+class MarginalRun(Uncopied):
+    """Selects and measures marginals of private rows, and pays for what a plan's moves declare.
+
+    Entered with ``with``, it holds the price of the costliest state, and charges at the end of the
+    block the state that was reached, as :class:`tb.release.WorkflowRun` does; so it goes on after
+    a crash, too, if it is ``resumable``.
+
+    Two tables are neighbours if one has all rows of the other, and all rows of one unit more. The
+    noise of :meth:`measure` and the chances of :meth:`select` follow from the plan, from
+    ``rows_per_unit`` and from what is asked: no sensitivity is handed in.
+
+    A value that is missing or not in its column's domain counts in the cell None, if the domain has
+    one; otherwise its row counts in no marginal of that column. So no value is refused.
+
+    Guarantee: whoever sees all answers, and chooses by them what is asked next and when to stop,
+    pays with ``priced``'s price of the state reached, under its delta. Noise is that of
+    :mod:`tightbudget.marginals.gaussian_on_grid`, and choices are exact.
+
+    Args:
+        priced: the plan with its prices; :meth:`Measurements.priced` makes it.
+        rows: the private rows, a ``pandas.DataFrame`` or a dictionary of arrays.
+        domains: for each column a list of its values, in which None stands for all others, or
+            :class:`NumericBins`. They are public, and must not depend on the rows.
+        meter: the budget that pays: a filter, or a budget of a ledger with a key.
+        unit: the column that names the unit of privacy, say a person; None where each row is a
+            unit. A row whose unit is missing is a unit of its own.
+        rows_per_unit: how many rows of a unit count: the first ones. It must be given with a unit.
+        noise: the source of noise; OpenDP's samplers if None.
+        interactive: whether, before the run ends, anybody sees its answers. If not, several runs
+            may be open on one meter.
+        resumable: whether another process may go on with the run; see
+            :class:`tb.release.WorkflowRun`.
+
+    Raises:
+        ParameterError: an argument is refused, or a column is not there; nothing is charged.
+        ExtraError: no noise is given, and OpenDP is not installed.
+    """
+
+    def __init__(
+        self,
+        priced: PricedWorkflow,
+        rows: Any,
+        domains: Mapping[str, Any],
+        *,
+        meter: Meter,
+        unit: str | None = None,
+        rows_per_unit: int | None = None,
+        noise: Noise | None = None,
+        interactive: bool = True,
+        resumable: bool = False,
+    ) -> None:
+        self._domains = domains_of(domains)
+        if unit is None and rows_per_unit not in (None, 1):
+            must = "be 1 where each row is a unit: give unit= the column that names it"
+            raise refuse("rows_per_unit", must, rows_per_unit)
+        if unit is not None and rows_per_unit is None:
+            must = "be given with a unit: it is how many rows of a unit count"
+            raise refuse("rows_per_unit", must, rows_per_unit)
+        self._most = 1 if rows_per_unit is None else positive_count(rows_per_unit=rows_per_unit)
+        self._rows: Rows | None = InMemory(rows, self._domains, unit, self._most)
+        self._noise = noise_or_default(noise)
+        self._run = WorkflowRun(priced, meter, interactive=interactive, resumable=resumable)
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._due = Counter[Mechanism]()  # of the last move, what has not run yet
+        self._answers: list[NoisyMarginal] = []
+
+    def __enter__(self) -> MarginalRun:
+        """Reserves the price of the costliest state, and starts the run.
+
+        Raises:
+            BudgetError: the price does not fit; nothing was charged.
+            SettlementError: the run was entered before, or another interactive mechanism is open on
+                the meter; a state was loaded, and its run is over.
+            FencingError: a state was loaded whose token is not that of its run.
+        """
+        self._run.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the run, charges the state that was reached, and lets go of the private rows.
+
+        Raises:
+            SettlementError: this process is a fork of the one that opened the run.
+            FencingError: another process has gone on with the run; nothing is settled by this one.
+        """
+        self._rows = None
+        self._run.__exit__(kind, error, trace)
+
+    @property
+    def state(self) -> Cell:
+        """The state of the plan that the run has reached."""
+        return self._run.state
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves of this state; none at an end, or where this process may not go on."""
+        return self._run.moves
+
+    @property
+    def due(self) -> tuple[tuple[Mechanism, int], ...]:
+        """The mechanisms of the last move that have not run yet, each with how many of its runs."""
+        return tuple((mechanism, runs) for mechanism, runs in self._due.items() if runs)
+
+    @property
+    def marginals(self) -> tuple[NoisyMarginal, ...]:
+        """The marginals that this process has measured, in their order."""
+        return tuple(self._answers)
+
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt of the run: the amounts held, charged and returned.
+
+        Raises:
+            SettlementError: the run has not ended.
+        """
+        return self._run.receipt
+
+    def measure(
+        self,
+        cliques: Iterable[Iterable[str]],
+        *,
+        weights: Sequence[float] | None = None,
+        to: Cell | None = None,
+    ) -> tuple[NoisyMarginal, ...]:
+        """Counts the rows in each cell of some marginals, with the noise of one Gaussian mechanism.
+
+        The plan says what all these marginals together may cost. Marginal i has noise of sigma
+        ``rows_per_unit * s / w_i``, where s is the mechanism's sigma over its sensitivity, and w_i
+        is its weight after all are scaled such that the sum of w_i^2 is 1.
+
+        Args:
+            cliques: the marginals, each as its columns. They must not depend on the rows but by
+                what this run has released.
+            weights: for each marginal a number > 0; all are equal if absent.
+            to: the state to go to, where several moves measure.
+
+        Raises:
+            ParameterError: an argument is refused, a marginal has more than 2^22 cells, or the plan
+                has no measurement here; nothing was run.
+            SettlementError: no run is open.
+            FencingError: another process has gone on with the run.
+            ReleaseError: noise failed after the start; the move is charged.
+        """
+        wanted = self._cliques("cliques", cliques)
+        squares = [weight**2 for weight in _weights(weights, len(wanted))]
+        rows, noise = self._open_rows(), self._noise
+        gaussian = self._take(Gaussian, "a measurement", to)
+        multiplier = Fraction(gaussian.sigma) / Fraction(gaussian.sensitivity)
+        # a unit moves each marginal by at most rows_per_unit in the 2-norm: all its rows in a cell
+        most = (self._most * multiplier) ** 2 * sum(squares)  # guard: noise-of-all-marginals
+
+        def measured() -> list[NoisyMarginal]:
+            found = []
+            for clique, square in zip(wanted, squares, strict=True):
+                noisy, sigma = with_noise(rows.counts(clique), most / square, noise)
+                found.append(NoisyMarginal(clique, noisy.reshape(self._shape(clique)), sigma))
+            return found
+
+        answers = guarded(measured)
+        self._answers += answers
+        return tuple(answers)
+
+    def select(
+        self,
+        models: Mapping[Clique, Any],
+        *,
+        weights: Sequence[float] | None = None,
+        penalties: Sequence[float] | None = None,
+        to: Cell | None = None,
+    ) -> Clique:
+        """Chooses a marginal that a model is far from, by one exponential mechanism.
+
+        The score of a marginal is its weight times (the 1-norm of what lies between the rows'
+        counts and the model's, minus its penalty). A unit moves it by at most the weight times
+        ``rows_per_unit``, up or down: the scores are not monotone.
+
+        Args:
+            models: for each candidate, a tuple of columns, the expected counts of its cells, of
+                the shape that :attr:`NoisyMarginal.counts` has. They must not depend on the rows
+                but by what this run has released. They count as multiples of 2^-8, up to 2^31.
+            weights: for each candidate a number > 0; 1 if absent.
+            penalties: for each candidate a number; 0 if absent.
+            to: the state to go to, where several moves select.
+
+        Returns:
+            The candidate that was chosen.
+
+        Raises:
+            ParameterError: an argument is refused, a marginal has more than 2^22 cells, or the plan
+                has no selection here; nothing was run.
+            SettlementError: no run is open.
+            FencingError: another process has gone on with the run.
+            ReleaseError: noise failed after the start; the move is charged.
+        """
+        if not isinstance(models, Mapping):
+            raise refuse("models", "map each candidate to its expected counts", models)
+        wanted = self._cliques("models", models)
+        expected = {
+            clique: _rounded(f"models[{clique!r}]", given, self._shape(clique))
+            for clique, given in zip(wanted, models.values(), strict=True)
+        }
+        factors = _weights(weights, len(wanted))
+        biases = [Fraction(0)] * len(wanted) if penalties is None else _penalties(penalties, wanted)
+        rows, noise = self._open_rows(), self._noise
+        exponential = self._take(ExponentialMechanism, "a selection", to)
+        moves = max(factors) * self._most  # guard: scores-of-all-rows-of-a-unit
+        chooses = ExponentialRelease(
+            scores=lambda scores: scores,
+            candidates=wanted,
+            epsilon=Fraction(exponential.epsilon),
+            sensitivity=moves,
+        )
+
+        def selected() -> Clique:
+            errors = [_error(rows.counts(clique), expected[clique]) for clique in wanted]
+            scores = [f * (e - b) for f, e, b in zip(factors, errors, biases, strict=True)]
+            answer: Clique = chooses.unpaid_answer(scores, noise)[0]
+            return answer
+
+        return guarded(selected)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what another process needs to go on; see :class:`tb.release.WorkflowRun`.
+
+        The marginals are not in it: keep them beside it.
+        """
+        return self._run.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over the run of a process that is no more, before the run is entered.
+
+        Args:
+            state: what :meth:`state_dict` has returned there.
+        """
+        self._run.load_state_dict(state)
+
+    def end(self) -> Receipt:
+        """Settles a run whose state was loaded, without more moves, in place of entering it."""
+        self._rows = None
+        return self._run.end()
+
+    def _open_rows(self) -> Rows:
+        if self._rows is None:
+            raise SettlementError("the run has ended")
+        if os.getpid() != self._process:  # what is due here is due in the other process, too
+            raise SettlementError("a run goes on in the process that has begun it: this is a fork")
+        return self._rows
+
+    def _take(self, kind: type[Any], what: str, to: Cell | None) -> Any:
+        """Takes a mechanism of a kind from the last move, or from a next one, which is begun.
+
+        Raises:
+            ParameterError: there is none, or there are several.
+        """
+        with self._lock:
+            return self._taken(kind, what, to)
+
+    def _taken(self, kind: type[Any], what: str, to: Cell | None) -> Any:
+        due = [mechanism for mechanism, _ in self.due if isinstance(mechanism, kind)]
+        if not due or to is not None:
+            moves = [
+                move
+                for move in self._run.moves
+                if to in (None, move.to) and any(isinstance(m, kind) for m, _ in move.runs.parts)
+            ]
+            if len(moves) > 1:
+                ends = ", ".join(repr(move.to) for move in moves)
+                raise ParameterError(f"to must name one of several states, {ends}, got {to!r}")
+            if moves:
+                move = moves[0]
+            else:
+                known = ", ".join(f"{m.runs} to {m.to!r}" for m in self._run.moves[:6]) or "none"
+                there = "" if to is None else f" to {to!r}"
+                raise ParameterError(
+                    f"state {self.state!r} must have {what}{there} as its next move, got {known}"
+                )
+            self._due = Counter(dict(self._run.go(move.to, move.runs).parts))
+            due = [mechanism for mechanism, _ in self.due if isinstance(mechanism, kind)]
+        self._due[due[0]] -= 1  # guard: each-run-once
+        return due[0]
+
+    def _shape(self, clique: Clique) -> tuple[int, ...]:
+        return tuple(self._domains[name].size for name in clique)
+
+    def _cliques(self, name: str, given: Any) -> list[Clique]:
+        """Returns marginals that can be counted.
+
+        Raises:
+            ParameterError: one of them cannot, or there is none.
+        """
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise refuse(name, "be a list of marginals, each a list of columns", given)
+        found: list[Clique] = []
+        for i, one in enumerate(given):
+            if isinstance(one, str) or not isinstance(one, Iterable):
+                raise refuse(f"{name}[{i}]", "be a list of columns", one)
+            clique = tuple(one)
+            if not clique or len({*clique}) < len(clique):
+                raise refuse(f"{name}[{i}]", "be one or more different columns", clique)
+            for column in clique:
+                if column not in self._domains:
+                    raise ParameterError(f"column {column!r} of {name}[{i}] has no domain")
+            cells = math.prod(self._shape(clique))
+            if cells > MOST_CELLS:  # guard: marginal-fits-memory
+                raise ParameterError(
+                    f"{name}[{i}] must have at most {MOST_CELLS:,} cells: {clique} has {cells:,}"
+                )
+            if clique in found:
+                raise refuse(f"{name}[{i}]", "differ from all before it", clique)
+            found.append(clique)
+        if not found:
+            raise refuse(name, "be at least one marginal", given)
+        return found
+
+
+class InMemory:
+    """Private rows in memory.
+
+    Args:
+        rows: a frame, or a dictionary of arrays.
+        domains: of its columns.
+        unit: the column that names the unit; None where each row is one.
+        most: how many rows of a unit count.
+
+    Raises:
+        ParameterError: a column is not there, or columns have different lengths.
+    """
+
+    def __init__(
+        self, rows: Any, domains: Mapping[str, Domain], unit: str | None, most: int
+    ) -> None:
+        try:
+            there = list(rows.keys())
+        except (AttributeError, TypeError):
+            raise ParameterError(
+                "rows must be a pandas.DataFrame or a dictionary of arrays, got a "
+                f"{type(rows).__name__}"
+            ) from None
+        for name in [*domains, *([] if unit is None else [unit])]:
+            if name not in there:
+                role = "unit" if name == unit and name not in domains else f"domains[{name!r}]"
+                raise ParameterError(f"{role} must be a column of the rows, got {name!r}")
+        self._columns = {name: rows[name] for name in domains}
+        self._unit = None if unit is None else rows[unit]
+        for name, column in self._columns.items():
+            if getattr(column, "ndim", 1) != 1:
+                raise ParameterError(f"rows must have one column {name!r}")
+        lengths = {len(column) for column in self._columns.values()}
+        lengths |= set() if self._unit is None else {len(self._unit)}
+        if len(lengths) > 1:
+            raise ParameterError("rows must have columns of one length")
+        self._domains, self._most = domains, most
+        self._codes: dict[str, Codes] = {}
+        self._kept: dict[Clique, Counts] = {}
+
+    def counts(self, clique: Clique) -> Counts:
+        """Returns the number of rows in each cell of a marginal."""
+        if clique not in self._kept:
+            found = self._counted(clique)
+            if sum(kept.size for kept in self._kept.values()) + found.size > _KEPT_CELLS:
+                self._kept.clear()
+            self._kept[clique] = found
+        return self._kept[clique]
+
+    def _counted(self, clique: Clique) -> Counts:
+        sizes = [self._domains[name].size for name in clique]
+        codes = [self._cells(name) for name in clique]
+        everywhere = np.all([code != NOWHERE for code in codes], axis=0)
+        cells = np.zeros(int(everywhere.sum()), dtype=np.int64)
+        for size, code in zip(sizes, codes, strict=True):
+            cells = cells * size + code[everywhere]
+        return np.bincount(cells, minlength=math.prod(sizes)).astype(np.int64)
+
+    def _cells(self, name: str) -> Codes:
+        """Returns the cell of each row; :data:`NOWHERE` for rows that a unit has too many of."""
+        if name not in self._codes:
+            codes = self._domains[name].codes(self._columns[name])
+            if self._unit is not None:
+                codes = np.where(self._within, codes, NOWHERE)  # guard: rows-of-a-unit
+            self._codes[name] = codes
+        return self._codes[name]
+
+    @functools.cached_property
+    def _within(self) -> NDArray[np.bool_]:
+        """Says of each row whether it is one of the first of its unit."""
+        seen = Counter[Any]()
+        found = []
+        for unit in entries_of(self._unit):
+            try:
+                if unit is None or unit != unit:
+                    found.append(True)
+                    continue
+                seen[unit] += 1
+                found.append(seen[unit] <= self._most)
+            except FAILURES:  # pandas' own missing value, or one without a hash
+                found.append(True)
+        return np.array(found, dtype=bool)
+
+
+def _error(counts: Counts, expected: Counts) -> Fraction:
+    """Returns the 1-norm of the difference; ``expected`` is in parts of a count."""
+    whole = np.abs(np.minimum(counts, _LARGEST) * _PART - expected).sum()
+    return Fraction(int(whole), _PART)
+
+
+def _rounded(name: str, given: Any, shape: tuple[int, ...]) -> Counts:
+    """Returns expected counts in parts of a count.
+
+    Raises:
+        ParameterError: they are no numbers, or have another shape.
+    """
+    try:
+        counts = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise refuse(name, "be an array of numbers", given) from None
+    if counts.shape not in (shape, (math.prod(shape),)):
+        raise refuse(name, f"have the shape {shape}", counts.shape)
+    if not np.isfinite(counts).all():
+        raise refuse(name, "be finite", given)
+    return np.rint(np.clip(counts, -_LARGEST, _LARGEST) * _PART).astype(np.int64).ravel()
+
+
+def _weights(weights: Sequence[float] | None, n: int) -> list[Fraction]:
+    if weights is None:
+        return [Fraction(1)] * n
+    if len(weights) != n:
+        raise refuse("weights", f"be {n} numbers, one for each marginal", weights)
+    return [Fraction(positive(**{f"weights[{i}]": w})) for i, w in enumerate(weights)]
+
+
+def _penalties(penalties: Sequence[float], wanted: Sequence[Clique]) -> list[Fraction]:
+    if len(penalties) != len(wanted):
+        raise refuse("penalties", f"be {len(wanted)} numbers, one for each candidate", penalties)
+    return [Fraction(finite(**{f"penalties[{i}]": p})) for i, p in enumerate(penalties)]

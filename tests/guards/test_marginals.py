@@ -1,0 +1,53 @@
+"""Every guard of marginals is taken away once, and a test of the room must turn red."""
+
+from __future__ import annotations
+
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+
+RUN = "tests/marginals/test_marginal_run.py::test_"
+
+MARGINALS = [
+    Without(
+        "noise of one marginal",
+        {"noise-of-all-marginals": "most = (self._most * multiplier) ** 2"},
+        fails=RUN + "all_noise_of_one_measurement_is_what_the_move_declares[None-1]",
+    ),
+    Without(
+        "noise without that of the grid",
+        {"noise-of-the-grid": "points = root_up(variance / Fraction(step) ** 2)"},
+        fails=RUN + "the_grid_is_so_fine_that_continuous_noise_covers_it[1.0]",
+    ),
+    Without(
+        "scores that one row moves",
+        {"scores-of-all-rows-of-a-unit": "moves = max(factors)"},
+        fails=RUN + "a_selection_has_exactly_its_chances[asked0-1.0-0.0-2]",
+    ),
+    Without(
+        "selections without end",
+        {"each-run-once": "pass"},
+        fails=RUN + "each_of_several_selections_runs_once",
+    ),
+    Without(
+        "marginals of any size",
+        {"marginal-fits-memory": "if False:"},
+        fails=RUN + "what_is_refused_runs_nothing_and_the_run_goes_on[too-large]",
+    ),
+    Without(
+        "all rows of a unit",
+        {"rows-of-a-unit": "pass"},
+        fails=RUN + "one_unit_more_moves_marginals_by_its_rows_at_most",
+    ),
+    Without(
+        "any delta for an epsilon",
+        {"delta-covers-epsilon": "if False:"},
+        fails=RUN + "other_refusals[delta-too-small]",
+    ),
+]
+
+
+@each(MARGINALS)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without, request: pytest.FixtureRequest
+) -> None:
+    lose_a_truth(monkeypatch, mutation, request.session)
