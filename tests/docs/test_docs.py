@@ -52,6 +52,7 @@ SLOW = {
     "docs/how-to/publish-every-month.md",
     "docs/how-to/ask-many-questions.md",
     "docs/how-to/calibrate-noise.md",
+    "docs/how-to/choose-as-you-go.md",
     "docs/how-to/choose-the-best.md",
     "docs/how-to/charge-a-ledger.md",
     "docs/how-to/charge-blocks.md",

@@ -9,6 +9,8 @@ from typing import Any
 
 import tightbudget as tb
 from tightbudget.release.stopping import StoppingCallback
+from tightbudget.release.workflow_run import WorkflowRun
+from tightbudget.workflows import Workflow, priced
 
 TOGETHER, STOPS = 4, (1, 2, 3, 4, 5, 6)
 
@@ -40,5 +42,41 @@ def test_of_many_who_go_on_at_once_each_has_steps_of_its_own(url: str) -> None:
         last.end()
         assert ada.held.epsilon == 0
         assert ledger.hold("run").cell == 5
+        assert ledger.holds() == ()
+        ledger.verify()
+
+
+def test_of_many_who_move_at_once_one_goes_on(url: str) -> None:
+    step = tb.Gaussian(5.0)
+    ends: dict[Any, Any] = {f"end {i}": [] for i in range(TOGETHER)}
+    workflow = Workflow({"start": [(step, end) for end in ends], **ends})
+    used = priced(workflow, 1e-5)
+    at_once = Barrier(TOGETHER)
+
+    def of(ledger: tb.Ledger) -> WorkflowRun:
+        meter: Any = ledger.budget("ada").keyed("run")
+        return WorkflowRun(used, meter, resumable=True)
+
+    def moves(i: int) -> bool:
+        with tb.Ledger(url) as beside:
+            run = of(beside)
+            run.load_state_dict(json.loads(state))
+            run.__enter__()
+            at_once.wait()
+            try:
+                run.go(f"end {i}")
+            except tb.errors.FencingError:
+                return False
+            run.__exit__(None, None, None)
+            return True
+
+    with tb.Ledger(url) as ledger:
+        ada = ledger.open_budget("ada", epsilon=4, delta=1e-5)
+        state = json.dumps(of(ledger).__enter__().state_dict())
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            found = list(pool.map(moves, range(TOGETHER)))
+        assert found.count(True) == 1
+        assert ledger.hold("run").cell == f"end {found.index(True)}"
+        assert ada.held.epsilon == 0 < ada.spent.epsilon
         assert ledger.holds() == ()
         ledger.verify()
