@@ -4,9 +4,11 @@ from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import NumericBins
 from tightbudget.marginals.marginal_run import MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import Measurements, aim, fixed, mst
+from tightbudget.marginals.synthesize import SyntheticTable, synthesize
 
 __all__ = [
     "NumericBins",
+    "SyntheticTable",
     "MarginalRun",
     "Measurements",
     "NoisyMarginal",
@@ -14,4 +16,5 @@ __all__ = [
     "fixed",
     "mst",
     "rho",
+    "synthesize",
 ]

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 
 from tightbudget.errors import CalibrationError
-from tightbudget.marginals.measurements import Measurements, fixed
+from tightbudget.marginals.measurements import CALIBRATED_GAP, Measurements, fixed
 from tightbudget.numerics.validate import open_probability, positive, refuse
 
 _STEPS = 12  # measurements that are priced; two or three are enough
-_NEAR = 5e-3  # how far below its target delta may be, relative: .05 % of rho
+_NEAR = CALIBRATED_GAP  # how far below its target delta may be, relative: .05 % of rho
 _SLOPE = 10.0  # about by how many powers delta grows with rho, at first
 
 
@@ -20,8 +20,8 @@ def rho(plan: Callable[[float], Measurements], epsilon: float, delta: float) -> 
     It takes the place of the conversion ``cdp_rho(epsilon, delta)`` in an algorithm that is run as
     ``plan`` declares: the noise that the algorithm derives from rho is smaller then.
 
-    Guarantee: ``plan(rho).delta(epsilon).upper <= delta``. delta is within 1 % of its target, so
-    that no rho is more than about .1 % larger.
+    Guarantee: ``plan(rho).delta(epsilon, rtol=5e-3).upper <= delta``. delta is within 1 % of its
+    target, so that no rho is more than about .1 % larger.
 
     Args:
         plan: makes the measurements for a rho, as in

@@ -34,6 +34,7 @@ from tightbudget.workflows.workflow import Workflow
 
 # Defaults: delta within 1 %, epsilon within .1 %, which is less than a percent of the noise.
 _DELTA_GAP, _EPSILON_GAP = 1e-2, 1e-3
+CALIBRATED_GAP = 5e-3  # that with which a rho was found, so that its delta is enough here, too
 _MOST_ATTRIBUTES = 1000
 _ANNEALED = 4  # AIM's next rounds have so many times the units: half the noise
 
@@ -101,7 +102,7 @@ class Measurements:
         delta = open_probability(delta=delta)
         if epsilon is None:
             return priced(self.workflow, delta)
-        found = self.delta(epsilon)
+        found = self.delta(epsilon, CALIBRATED_GAP)
         if found.upper > delta:  # guard: delta-covers-epsilon
             raise refuse("delta", f"be at least {found.upper!r} for epsilon = {epsilon}", delta)
         return PricedWorkflow(

@@ -1,0 +1,184 @@
+"""Synthetic rows by MST: one-way marginals, a spanning tree of selected pairs, their marginals."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tightbudget import tabular
+from tightbudget.errors import ParameterError
+from tightbudget.marginals.calibrate import rho
+from tightbudget.marginals.domains import Domain, domains_of
+from tightbudget.marginals.marginal_run import MOST_CELLS, Clique, MarginalRun, NoisyMarginal
+from tightbudget.marginals.measurements import mst
+from tightbudget.marginals.tree_model import Pair, generator_of, shares_of, spanning, tree_model
+from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.validate import count, refuse
+from tightbudget.release.meter import Meter
+from tightbudget.release.noise.noise import Noise
+from tightbudget.release.release import Receipt
+
+_MOST_ROWS = 10**8  # of a synthetic table: a noisy number of rows does not fill the memory
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticTable:
+    """Synthetic rows, with the noisy marginals that they were drawn from, and the receipt.
+
+    Attributes:
+        columns: for each column its synthetic values.
+        marginals: the noisy marginals: of all columns, then of the selected pairs.
+        receipt: the amounts held and charged.
+        rho: zCDP's scale of all noise.
+    """
+
+    columns: Mapping[str, list[Any]]
+    marginals: tuple[NoisyMarginal, ...]
+    receipt: Receipt
+    rho: float
+    _domains: Mapping[str, Domain]
+
+    @property
+    def size(self) -> int:
+        """The number of synthetic rows."""
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def pairs(self) -> tuple[Clique, ...]:
+        """The pairs of columns that were selected."""
+        return tuple(one.columns for one in self.marginals if len(one.columns) == 2)
+
+    def frame(self) -> Any:
+        """The synthetic rows as a ``pandas.DataFrame``.
+
+        Raises:
+            ExtraError: pandas is not installed.
+        """
+        return tabular.frame(self.columns)
+
+    def distances(self) -> dict[Clique, float]:
+        """Returns for each noisy marginal how far the synthetic rows are from it.
+
+        That is the total variation distance between their shares of cells, where a noisy count
+        below 0 counts as 0. It sees no private row, and costs nothing.
+        """
+        found = {}
+        for one in self.marginals:
+            shape = one.counts.shape
+            codes = [self._domains[name].codes(self.columns[name]) for name in one.columns]
+            cells = np.ravel_multi_index(tuple(codes), shape)
+            drawn = np.bincount(cells, minlength=one.counts.size).astype(np.float64)
+            both = shares_of(drawn), shares_of(one.counts.ravel())
+            found[one.columns] = float(np.abs(both[0] - both[1]).sum() / 2.0)
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"<SyntheticTable: {self.size:,} rows, {len(self.columns)} columns, "
+            f"rho {self.rho:.6g}; charged {self.receipt.charged}>"
+        )
+
+
+def synthesize(
+    rows: Any,
+    domains: Mapping[str, Any],
+    *,
+    epsilon: float,
+    delta: float,
+    meter: Meter,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
+    size: int | None = None,
+    seed: Any = None,
+    noise: Noise | None = None,
+) -> SyntheticTable:
+    """Draws synthetic rows by MST, at the exact price of what it selects and measures.
+
+    It measures all one-way marginals; selects pairs of columns that form a tree, by the 1-norm of
+    what lies between their marginal and the product of the one-way ones; measures the selected
+    pairs; and draws rows from the tree, in which each column depends on one other. The noise is
+    that of the largest rho for which :func:`mst` is (epsilon, delta)-DP.
+
+    Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, as
+    :class:`MarginalRun` says. The meter pays epsilon, and at most delta. Which quality the rows
+    have, nobody promises.
+
+    Args:
+        rows: the private rows, a ``pandas.DataFrame`` or a dictionary of arrays.
+        domains: for each column, two at least, a list of its values or :class:`NumericBins`; see
+            :class:`MarginalRun`. Columns without a domain are left out.
+        epsilon: > 0, nats.
+        delta: in (0, 1).
+        meter: the budget that pays: a filter, or a budget of a ledger with a key.
+        unit: the column that names the unit of privacy; None where each row is a unit.
+        rows_per_unit: how many rows of a unit count; it must be given with a unit.
+        size: the number of synthetic rows; about the number of private ones, by the noisy counts,
+            if absent.
+        seed: of numpy's generator, which draws the rows from the model. The private noise has none.
+        noise: the source of the private noise; OpenDP's samplers if None.
+
+    Raises:
+        ParameterError: an argument is refused, a column is not there, or a pair of columns has more
+            than 2^22 cells; nothing is charged.
+        BudgetError: epsilon or delta does not fit; the rows were not touched.
+        CalibrationError: no rho was found; nothing is charged.
+        ExtraError: no noise is given, and OpenDP is not installed.
+        ReleaseError: noise failed after the start; epsilon and delta are charged.
+
+    Source: McKenna, Miklau, Sheldon 2021, "Winning the NIST contest".
+    """
+    known = domains_of(domains)
+    if len(known) < 2:
+        raise refuse("domains", "name at least two columns", list(known))
+    large = sorted(known, key=lambda name: -known[name].size)[:2]
+    cells = math.prod(known[name].size for name in large)
+    if cells > MOST_CELLS:
+        raise ParameterError(
+            f"domains must have at most {MOST_CELLS:,} cells for each pair of columns: "
+            f"{tuple(large)} has {cells:,}"
+        )
+    if size is not None:
+        count(size=size)
+    generator_of(seed)  # what is no seed is refused before the charge
+    plan = functools.partial(mst, len(known))
+    largest = rho(plan, epsilon, delta)
+    run = MarginalRun(
+        plan(largest).priced(delta, epsilon),
+        rows,
+        domains,
+        meter=meter,
+        unit=unit,
+        rows_per_unit=rows_per_unit,
+        noise=noise,
+        interactive=False,
+    )
+    with run:
+        ones = {one.columns[0]: one for one in run.measure([(name,) for name in known])}
+        total = _total(list(ones.values()))
+        shares = {name: shares_of(one.counts) for name, one in ones.items()}
+        chosen: list[Pair] = []
+        while ahead := spanning(list(known), chosen):
+            one, other = run.select(
+                {(a, b): total * np.outer(shares[a], shares[b]) for a, b in ahead}
+            )
+            chosen.append((one, other))
+        pairs = run.measure(chosen)
+    model = tree_model(
+        {name: one.counts for name, one in ones.items()},
+        {pair: found.counts for pair, found in zip(chosen, pairs, strict=True)},
+    )
+    drawn = min(round(total), _MOST_ROWS) if size is None else size
+    columns = model.draw(drawn, known, seed)
+    return SyntheticTable(columns, run.marginals, run.receipt, largest, known)
+
+
+def _total(ones: list[NoisyMarginal]) -> float:
+    """Returns about the number of rows: the mean of the marginals' sums, weighed by their noise."""
+    weights: FloatArray = np.array([1.0 / (one.counts.size * one.sigma**2) for one in ones])
+    sums = np.array([one.counts.sum() for one in ones])
+    return max(0.0, float((weights * sums).sum() / weights.sum()))

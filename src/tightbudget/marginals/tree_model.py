@@ -1,0 +1,121 @@
+"""A model of a table in which each column but one depends on one other column: a tree.
+
+It is made of noisy marginals alone, and its rows are drawn by a generator with a seed: nothing here
+sees a private row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tightbudget.marginals.domains import Codes, Domain
+from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.validate import refuse
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeModel:
+    """A distribution of rows: one column's own shares, and for each other one its parent's.
+
+    Attributes:
+        shares: of the cells of the first column, (cells,).
+        columns: the first column.
+        branches: for each other column its parent, and for each cell of the parent the shares of
+            its own cells, (parent's cells, cells); parents come first.
+    """
+
+    column: str
+    shares: FloatArray
+    branches: Mapping[str, tuple[str, FloatArray]]
+
+    def draw(self, size: int, domains: Mapping[str, Domain], seed: Any) -> dict[str, list[Any]]:
+        """Draws rows.
+
+        Args:
+            size: the number of rows.
+            domains: of all columns; the columns of the rows have their order.
+            seed: of numpy's generator.
+        """
+        generator = generator_of(seed)
+        found = {self.column: _drawn(self.shares, generator.random(size))}
+        for column, (parent, shares) in self.branches.items():
+            draws, own = generator.random(size), np.zeros(size, dtype=np.int64)
+            for cell, of_cell in enumerate(shares):
+                there = found[parent] == cell
+                own[there] = _drawn(of_cell, draws[there])
+            found[column] = own
+        return {
+            name: domain.values(found[name], generator.random(size))
+            for name, domain in domains.items()
+        }
+
+
+def tree_model(ones: Mapping[str, FloatArray], pairs: Mapping[Pair, FloatArray]) -> TreeModel:
+    """Makes the model of noisy marginals.
+
+    Args:
+        ones: the noisy counts of each column, (cells,).
+        pairs: the noisy counts of pairs of columns that form a tree, (cells, cells).
+    """
+    first = next(iter(ones))
+    branches: dict[str, tuple[str, FloatArray]] = {}
+    ahead = [first]
+    while ahead:
+        parent = ahead.pop()
+        for (left, right), counts in pairs.items():
+            for one, child, table in ((left, right, counts), (right, left, counts.T)):
+                if one == parent and child != first and child not in branches:
+                    # a cell of the parent in which no row is left has the child's own shares
+                    own = shares_of(ones[child])
+                    rows = [shares_of(row) if row.max() > 0 else own for row in table]
+                    branches[child] = parent, np.array(rows)
+                    ahead.append(child)
+    return TreeModel(first, shares_of(ones[first]), branches)
+
+
+def generator_of(seed: Any) -> np.random.Generator:
+    """Returns numpy's generator of a seed, for what sees no private row.
+
+    Raises:
+        ParameterError: it is no seed.
+    """
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise refuse("seed", "be one of numpy's generator, say an integer >= 0", seed) from None
+
+
+def shares_of(counts: FloatArray) -> FloatArray:
+    """Returns the shares of cells: of counts below 0 none, and equal ones where none is left."""
+    positive = np.maximum(counts, 0.0)
+    total = positive.sum()
+    return positive / total if total > 0 else np.full(counts.shape, 1.0 / counts.size)
+
+
+def spanning(columns: Sequence[str], chosen: Sequence[Pair]) -> list[Pair]:
+    """Lists the pairs of columns that the chosen ones do not connect yet."""
+    part = {column: {column} for column in columns}
+    for one, other in chosen:
+        whole = part[one] | part[other]
+        part.update(dict.fromkeys(whole, whole))
+    return [
+        (one, other)
+        for i, one in enumerate(columns)
+        for other in columns[i + 1 :]
+        if other not in part[one]
+    ]
+
+
+def _drawn(shares: FloatArray, draws: FloatArray) -> Codes:
+    """Returns the cells in which uniform numbers lie; a cell without a share has none."""
+    ends: NDArray[np.float64] = np.cumsum(shares)
+    found = np.searchsorted(ends, draws * ends[-1], side="right")
+    last = int(np.flatnonzero(shares)[-1])
+    return np.asarray(np.minimum(found, last), dtype=np.int64)

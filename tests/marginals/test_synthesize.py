@@ -1,0 +1,143 @@
+"""Synthetic rows by MST: what is charged, what is drawn, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tightbudget as tb
+from tightbudget.marginals.domains import domains_of
+from tightbudget.marginals.tree_model import TreeModel, shares_of, spanning, tree_model
+
+DOMAINS: dict[str, Any] = {
+    "a": [0, 1, 2],
+    "b": ["x", "y", "z", None],
+    "c": tb.marginals.NumericBins([-5, 0, 1, 2, 5], other=True),
+    "d": [True, False],
+}
+
+
+def people(n: int, seed: int = 0) -> pd.DataFrame:
+    """Rows in which b is mostly that of a, c that of b, and d of nothing."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 3, n)
+    b = np.where(rng.random(n) < 0.8, a, rng.integers(0, 3, n))
+    c, d = b + rng.normal(size=n) * 0.5, rng.random(n) < 0.3
+    return pd.DataFrame({"a": a, "b": np.array(list("xyz"))[b], "c": c, "d": d, "who": range(n)})
+
+
+def made(rows: Any = None, domains: Any = DOMAINS, **given: Any) -> Any:
+    given = {"epsilon": 1.0, "delta": 1e-6, "meter": tb.OutputDPFilter(1, 1e-6), "seed": 1, **given}
+    rows = people(2000) if rows is None else rows
+    return tb.marginals.synthesize(rows, domains, **given)
+
+
+def test_a_table_is_charged_epsilon_and_delta_and_its_noise_is_that_of_the_plan() -> None:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    found = made(meter=meter)
+    assert meter.spent == found.receipt.charged
+    assert found.receipt.charged.epsilon == 1.0
+    assert 0.98e-6 < found.receipt.charged.delta <= 1e-6
+    plan = tb.marginals.mst(4, found.rho)
+    assert plan.delta(1.0, rtol=5e-3).upper <= 1e-6
+    # four one-way and three two-way marginals have a third of rho each, together
+    sigmas = [one.sigma for one in found.marginals]
+    for part in (sigmas[:4], sigmas[4:]):
+        assert sum(0.5 / sigma**2 for sigma in part) == pytest.approx(found.rho / 3, rel=1e-8)
+    assert [one.columns for one in found.marginals[:4]] == [(name,) for name in DOMAINS]
+    assert len(found.pairs) == 3
+
+
+def test_the_pairs_are_a_tree_of_the_columns_that_go_together() -> None:
+    found = made(epsilon=10.0, meter=tb.OutputDPFilter(10, 1e-6))
+    assert {("a", "b"), ("b", "c")} < {*found.pairs}
+    assert spanning(list(DOMAINS), found.pairs) == []
+
+
+def test_synthetic_rows_are_near_the_private_ones() -> None:
+    rows = people(20_000)
+    found = made(rows, epsilon=5.0, meter=tb.OutputDPFilter(5, 1e-6))
+    frame = found.frame()
+    assert list(frame.columns) == list(DOMAINS)
+    assert found.size == len(frame) == pytest.approx(20_000, rel=0.01)
+    assert set(frame["b"].dropna()) == {"x", "y", "z"}
+    assert frame["c"].dropna().between(-5, 5).all()
+    for pair in (["a", "b"], ["b", "d"]):
+        one, other = (each.value_counts(pair, normalize=True) for each in (rows, frame))
+        assert one.sub(other, fill_value=0).abs().sum() / 2 < 0.03
+    assert set(found.distances()) == {one.columns for one in found.marginals}
+    assert max(found.distances().values()) < 0.03
+
+
+def test_the_seed_is_that_of_the_rows_alone() -> None:
+    model = TreeModel("a", np.array([0.5, 0.5, 0.0]), {"d": ("a", np.eye(2)[[0, 1, 0]])})
+    domains = domains_of({"d": DOMAINS["d"], "a": DOMAINS["a"]})
+    one, again, other = (model.draw(50, domains, seed) for seed in (7, 7, 8))
+    assert one == again != other
+    assert list(one) == ["d", "a"]
+    assert set(zip(one["a"], one["d"], strict=True)) == {(0, True), (1, False)}
+    # the private noise has no seed
+    assert (made(seed=3).marginals[0].counts != made(seed=3).marginals[0].counts).any()
+
+
+def test_units_with_several_rows_have_more_noise() -> None:
+    rows = people(300).assign(who=np.arange(300) % 100)
+    one, three = (made(rows, unit="who", rows_per_unit=k) for k in (1, 3))
+    assert three.marginals[0].sigma == pytest.approx(3 * one.marginals[0].sigma, rel=1e-8)
+    assert abs(sum(one.marginals[0].counts) - 100) < 10 * one.marginals[0].sigma
+
+
+def test_an_empty_table_has_a_model() -> None:
+    found = made(people(0), size=20)
+    assert found.size == 20
+    counts = -np.ones(3)
+    assert shares_of(counts).tolist() == [1 / 3] * 3
+    model = tree_model({"a": counts, "d": np.array([1.0, 3.0])}, {("d", "a"): -np.ones((2, 3))})
+    assert model.branches["d"][1].tolist() == [[0.25, 0.75]] * 3
+    assert made(size=0).size == 0
+
+
+def test_repr() -> None:
+    text = repr(made(size=5))
+    assert text.startswith("<SyntheticTable: 5 rows, 4 columns, rho 0.028")
+    assert "charged epsilon 1.0" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"domains": {"a": [0, 1]}}, "domains must name at least two columns"),
+        ({"domains": {"a": range(4000), "b": range(3000)}}, r"each pair .* has 12,000,000"),
+        ({"domains": {"a": [0], "size": [1]}}, r"domains\['size'\] must be a column of the rows"),
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"delta": 1.0}, "delta must be"),
+        ({"size": -1}, "size must be"),
+        ({"seed": "x"}, "seed must be one of numpy's generator"),
+        ({"rows_per_unit": 2}, "rows_per_unit must be 1 where each row is a unit"),
+    ],
+)
+def test_what_is_refused_charges_nothing(given: Any, message: str) -> None:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    with pytest.raises(tb.ParameterError, match=message):
+        made(**{"meter": meter, **given})
+    assert meter.spent.epsilon == 0
+
+
+def test_a_budget_that_is_too_small_is_not_touched() -> None:
+    meter = tb.OutputDPFilter(0.9, 1e-6)
+    with pytest.raises(tb.errors.BudgetError):
+        made(meter=meter)
+    assert meter.spent.epsilon == 0
+
+
+def test_missing_values_that_have_no_cell_are_counted_nowhere() -> None:
+    rows = people(2000).assign(b=None)
+    found = made(
+        rows, {"a": [0, 1, 2], "b": ["x", "y"]}, epsilon=9, meter=tb.OutputDPFilter(9, 1e-6)
+    )
+    assert np.abs(found.marginals[1].counts).max() < 100
+    assert math.isclose(found.marginals[0].counts.sum(), 2000, rel_tol=0.05)
