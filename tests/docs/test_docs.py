@@ -76,6 +76,7 @@ SLOW = {
     "docs/problems/audit.md",
     "docs/problems/other-languages.md",
     "docs/problems/release-tables.md",
+    "docs/problems/synthetic-tables.md",
 }
 
 
