@@ -39,6 +39,11 @@ MARGINALS = [
         fails=RUN + "one_unit_more_moves_marginals_by_its_rows_at_most",
     ),
     Without(
+        "a complex number moves the rows of others",
+        {"own-cell-alone": "numbers = np.full(array.shape, np.nan)"},
+        fails=RUN + "no_value_raises_and_none_changes_where_others_count[age-complex]",
+    ),
+    Without(
         "any delta for an epsilon",
         {"delta-covers-epsilon": "if False:"},
         fails=RUN + "other_refusals[delta-too-small]",

@@ -105,7 +105,7 @@ def test_frames_are_counted_as_pandas_counts_them() -> None:
     )
 
 
-ODD = [None, math.nan, pd.NA, pd.NaT, [1], {}, "1", float("inf"), 10**400, object()]
+ODD = [None, math.nan, 2j, pd.NA, pd.NaT, [1], {}, "1", float("inf"), 10**400, object()]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)

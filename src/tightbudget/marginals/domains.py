@@ -121,8 +121,13 @@ class NumericBins:
         Args:
             column: an array or a list.
         """
-        if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        kind = getattr(getattr(column, "dtype", None), "kind", "")
+        if isinstance(column, np.ndarray) and kind in "biuf":
             numbers = column.astype(np.float64)
+        elif kind == "c":
+            # one complex number makes the others of its column complex: they keep their cells
+            array = np.asarray(column)
+            numbers = np.where(array.imag == 0, array.real, np.nan)  # guard: own-cell-alone
         else:
             numbers = np.array([double(value) for value in entries_of(column)], dtype=np.float64)
         edges = np.array(self.edges)
