@@ -8,6 +8,7 @@ ROOMS = (
     tb.audit,
     tb.client,
     tb.errors,
+    tb.evidence,
     tb.ledger,
     tb.marginals,
     tb.mechanisms,

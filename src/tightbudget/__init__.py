@@ -24,7 +24,7 @@ it in this list, never from one below or on its own line:
   ``release``: what does an answer on private data cost? ``ledger``: what was promised, durably?
 - ``client``: what does a ledger on a server say? ``adapters``: how do neighbouring libraries ask?
   ``tables``: what does an answer about rows in files, databases and clusters cost?
-- ``marginals``: what do synthetic tables cost?
+- ``evidence``: what does a reviewer need? ``marginals``: what do synthetic tables cost?
 - ``explorer``: what may a page ask, in how much time? ``web``: who may see and charge a budget?
 - ``cli``: the same questions at a terminal.
 """
@@ -41,6 +41,7 @@ from tightbudget import (
     audit,
     client,
     errors,
+    evidence,
     ledger,
     marginals,
     mechanisms,
@@ -155,6 +156,7 @@ __all__ = [
     "compose",
     "early_stopping",
     "errors",
+    "evidence",
     "ledger",
     "marginals",
     "mechanisms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tightbudget.cli.commands import Command
-from tightbudget.cli.ledger import blocks, budgets, copy, history, holds, run, show
+from tightbudget.cli.ledger import blocks, budgets, copy, history, holds, run, show, statement
 
 __all__ = ["commands"]
 
@@ -31,6 +31,7 @@ for _command in (
     history.verify,
     history.export_head,
     history.import_check,
+    statement.statement,
     budgets.raise_cap,
     budgets.correct,
     holds.expire,

@@ -1,0 +1,352 @@
+"""A statement of privacy: what a reviewer asks, under the headings of NIST SP 800-226.
+
+Three kinds of lines stand in it: what this package has certified, what the caller has said, which
+is marked as said, and "not known to this tool". No line is left out because it is empty.
+
+Source of the headings: NIST SP 800-226 (2025), "Guidelines for Evaluating Differential Privacy
+Guarantees".
+"""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from tightbudget import notebook
+from tightbudget.errors import LedgerCorruptError, ParameterError, PrecisionError
+from tightbudget.mechanisms.composition import Composable
+from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.validate import open_probability, refuse
+from tightbudget.output_dp.amount import in_short
+
+if TYPE_CHECKING:  # a statement on a run needs no database
+    from tightbudget.ledger.ledger import Ledger
+
+NOT_KNOWN = "not known to this tool"
+_VERSION = 1
+_DELTAS = (1e-5, 1e-7, 1e-9, 1e-12)  # of the curve's rows, beside the delta that was asked for
+_MOST_RUNS = 200  # runs of a budget with a line each; the others are counted
+_MOST_PARTS = 100  # parts of a budget with a line each
+
+# What a person may say, by the name of its argument: heading and field
+_SAID = {
+    "unit": ("Unit of privacy", "whom one unit is"),
+    "neighbours": ("Unit of privacy", "neighbouring data sets"),
+    "contribution": ("Unit of privacy", "bound on what one unit contributes, and how it is kept"),
+    "loader": ("Algorithms and their correctness", "how the loader draws batches"),
+    "randomness": ("Algorithms and their correctness", "source of random numbers"),
+    "trust": ("Trust model", "who sees the data before noise is added"),
+    "side_channels": ("Side channels", "time, memory, errors, floating-point noise"),
+    "access": ("Security and access control", "who may read data, keys and outputs"),
+    "utility": ("Utility and bias", "errors of the answers, and whom they hurt"),
+    "collection": ("Data collection exposure", "how the data came here, and where they are kept"),
+}
+_HEADINGS = (
+    "Privacy parameters",
+    "Unit of privacy",
+    "Algorithms and their correctness",
+    "Budget",
+    "Trust model",
+    "Side channels",
+    "Security and access control",
+    "Utility and bias",
+    "Data collection exposure",
+)
+
+Row = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a statement.
+
+    Attributes:
+        heading: its heading.
+        rows: for each line its field, and what is known of it.
+    """
+
+    heading: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class PrivacyStatement:
+    """A statement of privacy says what is certified, what was said, and what nobody said.
+
+    Attributes:
+        title: what it is about.
+        sections: under the headings of NIST SP 800-226.
+        warning: "" or why the statement must not be relied on; it is the first line everywhere.
+    """
+
+    title: str
+    sections: tuple[Section, ...]
+    warning: str = ""
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The fields that are not known, each after its heading."""
+        return tuple(
+            f"{section.heading}: {field}"
+            for section in self.sections
+            for field, known in section.rows
+            if known == NOT_KNOWN
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Writes the statement as plain JSON values."""
+        return {
+            "tightbudget": _VERSION,
+            "statement": self.title,
+            "warning": self.warning,
+            "sections": [
+                {"heading": s.heading, "rows": [{"field": f, "known": k} for f, k in s.rows]}
+                for s in self.sections
+            ],
+        }
+
+    def to_markdown(self) -> str:
+        """Writes the statement in Markdown, a table for each section."""
+        lines = [f"**{_cell(self.warning)}**", ""] if self.warning else []
+        lines += [f"# Statement of privacy: {_cell(self.title)}"]
+        for section in self.sections:
+            lines += ["", f"## {section.heading}", "", "| | |", "| --- | --- |"]
+            lines += [f"| {_cell(field)} | {_cell(known)} |" for field, known in section.rows]
+        return "\n".join(lines) + "\n"
+
+    def to_html(self) -> str:
+        """Writes the statement as a page that can be printed."""
+        body = "".join(
+            f"<h2>{html.escape(section.heading)}</h2><table>"
+            + "".join(
+                f"<tr><th>{html.escape(field)}</th><td{_paler(known)}>{html.escape(known)}</td></tr>"
+                for field, known in section.rows
+            )
+            + "</table>"
+            for section in self.sections
+        )
+        title = f"Statement of privacy: {html.escape(self.title)}"
+        warned = f'<p class="warning">{html.escape(self.warning)}</p>' if self.warning else ""
+        return (
+            f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>'
+            f"<style>{_STYLE}</style>{warned}<h1>{title}</h1>{body}</html>\n"
+        )
+
+    def model_card(self) -> str:
+        """Writes the first three sections as a block for a model card, in Markdown."""
+        lines = [f"**{_cell(self.warning)}**", ""] if self.warning else []
+        lines += ["### Differential privacy", ""]
+        for section in self.sections[:3]:
+            lines += [f"- {_cell(field)}: {_cell(known)}" for field, known in section.rows]
+        return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        warned = f"{self.warning}; " * bool(self.warning)
+        return f"<PrivacyStatement: {warned}{self.title}; {len(self.unknown)} fields are not known>"
+
+    def _repr_html_(self) -> str:
+        """Writes the sections as tables, for a notebook."""
+        tables = [notebook.table(s.rows, title=s.heading) for s in self.sections]
+        return notebook.shown(*([self.warning] if self.warning else []), *tables)
+
+
+def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacyStatement:
+    """States what a composition costs, for a paper or a model card.
+
+    Guarantee: epsilon at ``delta`` is certified from both sides for mechanisms that run as
+    described; all else in the statement is marked as said, or as not known.
+
+    Args:
+        run: a mechanism or composition.
+        delta: in (0, 1).
+        **said: what the caller knows, in words: ``unit``, ``neighbours``, ``contribution``,
+            ``loader``, ``randomness``, ``trust``, ``side_channels``, ``access``, ``utility``,
+            ``collection``.
+
+    Raises:
+        ParameterError: an argument is refused, or ``said`` has another name.
+        PrecisionError: epsilon cannot be certified.
+    """
+    if not isinstance(run, Composable):
+        raise refuse("run", "be a mechanism or a composition", run)
+    delta, said = open_probability(delta=delta), _checked(said)
+    parts = [f"{mechanism}, {runs:,} times" for mechanism, runs in run.parts]
+    relation = next((m.relation for m, _ in run.parts if m.relation is not None), None)
+    known: dict[str, list[Row]] = {
+        "Privacy parameters": [
+            ("variant", "approximate differential privacy, (epsilon, delta)"),
+            (f"epsilon at delta = {delta:g}, nats", _certified(run.epsilon(delta))),
+            *[
+                (f"epsilon at delta = {other:g}, nats", _at(run, other))
+                for other in _DELTAS
+                if other != delta
+            ],
+        ],
+        "Algorithms and their correctness": [
+            ("mechanisms", "; ".join(parts) or "none"),
+            ("composition", "adaptive: each run may depend on the outputs of earlier ones"),
+            *_arithmetic(),
+            *([("please check", run.doubt)] if run.doubt else []),
+        ],
+    }
+    if relation is not None and "neighbours" not in said:
+        known["Unit of privacy"] = [(_SAID["neighbours"][1], f"{relation.value} (declared)")]
+    title = parts[0] if len(parts) == 1 else f"{len(parts)} mechanisms"
+    return PrivacyStatement(title, _sections(known, said))
+
+
+def statement_of_budget(
+    ledger: Ledger, budget: str, *, strict: bool = False, **said: str
+) -> PrivacyStatement:
+    """States what a budget of a ledger has spent, on what, and how that can be checked later.
+
+    The whole history is verified first. A statement about a ledger that does not verify says so in
+    its first line.
+
+    Guarantee: amounts spent and held are rounded up, what is left is rounded down. The head names
+    the history: a ledger that has it later was not rewritten before it.
+
+    Args:
+        ledger: the ledger, open.
+        budget: the name of the budget.
+        strict: True to refuse a ledger that does not verify.
+        **said: as for :func:`statement_of_run`.
+
+    Raises:
+        ParameterError: an argument is refused, or ``said`` has another name.
+        LedgerError: there is no such budget.
+        LedgerCorruptError: the ledger does not verify, and ``strict`` is True.
+    """
+    if not callable(getattr(ledger, "verify", None)):
+        raise refuse("ledger", "be a tb.Ledger, opened", ledger)
+    said, warning = _checked(said), ""
+    account = ledger.budget(budget)
+    try:
+        found = ledger.verify()
+        checked = f"verified: {found.head.sequence:,} events, head {found.head.hash}"
+    except LedgerCorruptError as error:
+        if strict:
+            raise
+        checked = "NOT VERIFIED"
+        warning = f"This ledger does not verify, so that no amount in it can be relied on: {error}"
+    now = account.statement()
+    runs, more, kinds = _runs(account.history())
+    parts = account.parts(_MOST_PARTS)
+    shares = [(f"part {name}", ledger.budget(name).statement().balance()) for name in parts]
+    known: dict[str, list[Row]] = {
+        "Privacy parameters": [
+            ("kind of budget", now.kind),
+            ("spent", in_short(now.spent)),
+            ("held by open runs and parts", in_short(now.held)),
+            ("cap", in_short(now.cap)),
+            ("left", in_short(now.left)),
+            ("given back, beside worst cases", in_short(now.saved)),
+        ],
+        "Algorithms and their correctness": [
+            ("runs", ", ".join(f"{n:,} {kind}" for kind, n in kinds.items()) or "none was charged"),
+            *runs,
+            *([("further runs", f"{more:,}")] if more else []),
+            *_arithmetic(),
+        ],
+        "Budget": [
+            ("name", f"{now.name}{f', a part of {now.parent}' * bool(now.parent)}"),
+            ("state", "closed" if now.closed else "open"),
+            ("history", checked),
+            *shares,
+            *([("further parts", "not shown")] if len(parts) == _MOST_PARTS else []),
+        ],
+    }
+    return PrivacyStatement(f"budget {budget}", _sections(known, said), warning)
+
+
+def _runs(history: Iterable[Any]) -> tuple[list[Row], int, Counter[str]]:
+    """Reads the last event of each run: lines of the first runs, how many more, and their kinds."""
+    last: dict[str, Any] = {}
+    amounts: dict[str, str] = {}  # what a run holds, until it is settled
+    questions: dict[str, str] = {}
+    for event in history:
+        if event.key is None or event.kind == "refused":
+            continue
+        last[event.key] = event
+        if event.kind in ("reserved", "settled", "forfeited"):
+            holds = "holds " * (event.kind == "reserved")
+            amounts[event.key] = f"{holds}epsilon {event.epsilon!r}, delta {event.delta!r}"
+        if event.question is not None:
+            questions[event.key] = event.question
+    kinds = Counter(event.kind for event in last.values())
+    rows = []
+    for key, event in list(last.items())[:_MOST_RUNS]:
+        cell = "" if event.cell is None else f" with {event.cell!r}"
+        asked = f": {questions[key]}" if key in questions else ""
+        amount = "" if event.kind in ("void", "expired") else f", {amounts.get(key, '')}"
+        rows.append((f"run {key}{asked}", f"{event.kind}{cell}{amount}, {event.at}"))
+    return rows, max(0, len(last) - _MOST_RUNS), kinds
+
+
+def _arithmetic() -> list[Row]:
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("tightbudget", "numpy"))
+    return [
+        ("arithmetic", "doubles, each rounded against the claim; both bounds are certified"),
+        ("checked by machine", "theorems in the project's proofs/, by Coq; programs are not"),
+        ("versions", versions),
+        ("does the code keep the claim", NOT_KNOWN),
+    ]
+
+
+def _at(run: Composable, delta: float) -> str:
+    try:
+        return _certified(run.epsilon(delta))
+    except PrecisionError as error:
+        return f"not certified: {error}"
+
+
+def _certified(bounds: Bounds) -> str:
+    return f"{bounds}, certified"
+
+
+def _checked(said: dict[str, str]) -> dict[str, str]:
+    given: dict[str, object] = {**said}
+    for name, text in given.items():
+        if name not in _SAID:
+            raise ParameterError(f"{name} is none of {', '.join(_SAID)}")
+        if not isinstance(text, str) or not text.strip():
+            raise refuse(name, "be a text that is not empty", text)
+    return said
+
+
+def _sections(known: dict[str, list[Row]], said: dict[str, str]) -> tuple[Section, ...]:
+    """Puts what is known, said and open under the headings, each field once."""
+    rows: dict[str, list[Row]] = {heading: list(known.get(heading, [])) for heading in _HEADINGS}
+    for name, (heading, field) in _SAID.items():
+        if name in said:
+            rows[heading].append((field, f"said: {said[name].strip()}"))
+        elif field not in [other for other, _ in rows[heading]]:
+            rows[heading].append((field, NOT_KNOWN))
+    return tuple(Section(heading, tuple(rows[heading])) for heading in _HEADINGS if rows[heading])
+
+
+def _cell(text: str) -> str:
+    """Writes a text into a cell of a Markdown table."""
+    plain = " ".join(text.split())
+    for mark in ("\\", "|", "<", "*", "_", "`", "[", "#"):
+        plain = plain.replace(mark, "\\" + mark)
+    return plain
+
+
+def _paler(known: str) -> str:
+    return ' class="unknown"' if known == NOT_KNOWN else ""
+
+
+_STYLE = (
+    "body{font:11pt/1.4 serif;max-width:46em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse;width:100%}"
+    "th,td{text-align:left;vertical-align:top;padding:.2em .6em .2em 0}"
+    "tr{border-bottom:1px solid #ccc}"
+    "th{width:35%;font-weight:normal}td{overflow-wrap:anywhere}.unknown{color:#666;font-style:italic}"
+    ".warning{border:2px solid #b00;padding:.6em;font-weight:bold}"
+    "@media print{body{margin:0;max-width:none}h2{break-after:avoid}tr{break-inside:avoid}}"
+)
