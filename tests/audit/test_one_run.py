@@ -121,7 +121,8 @@ def test_several_shares_are_paid_for() -> None:
     assert 0.0 < both.epsilon_at_least < max(one.epsilon_at_least for one in alone)
     strict = one_run(scores, labels, delta=1e-5, shares=shares[:1], confidence=1 - 0.05 / 3)
     assert strict.epsilon_at_least <= both.epsilon_at_least + 1e-6
-    held = one_run(scores, labels, delta=1e-5, shares=shares, held_out=True)
+    alike = [(1 / 6, 1 / 6), (1 / 3, 0.0), (0.0, 1 / 3)]
+    held = one_run(scores, labels, delta=1e-5, shares=alike[1:], held_out=True)
     assert held.trials == 250
     # the half that was not used to choose
     assert held.points[0].negatives + held.points[0].positives == 250
@@ -206,6 +207,11 @@ def test_a_result_can_be_read_kept_and_drawn(tmp_path: Path) -> None:
         ({"shares": [(0.6, 0.6)]}, "shares[0] must have a sum in (0, 1], got 0.6 and 0.6"),
         ({"shares": [(0.0, 0.0)]}, "shares[0] must have a sum in (0, 1], got 0.0 and 0.0"),
         ({"shares": [(0.1, 2)]}, "shares[0][1] must be in [0, 1], got 2"),
+        (
+            {"shares": [(0.2, 0.2), (0.5, 0.0)], "held_out": True},
+            "shares must guess equally many canaries with held_out=True, since the outputs may "
+            "decide which pair is chosen, got 2, 3",
+        ),
         ({"seed": -1}, "seed must be an integer >= 0, got -1"),
     ],
 )

@@ -15,6 +15,7 @@ from tightbudget.audit.betting import Bets
 from tightbudget.audit.claims import ClaimLine, ClaimLines
 from tightbudget.audit.guessing import Guessed, most_right
 from tightbudget.audit.rates import Rates
+from tightbudget.errors import ParameterError
 from tightbudget.numerics.binomial import binomial_tails, most_chance
 
 SCORES = np.arange(500.0)
@@ -30,6 +31,14 @@ def tries_are_paid_for() -> bool:
     shares = [(1 / 6, 1 / 6), (1 / 6, 1 / 6)]  # the same twice is no better than once
     twice = one_run(SCORES, LABELS, delta=0.0, shares=shares).epsilon_at_least
     return twice < one_run(SCORES, LABELS, delta=0.0).epsilon_at_least
+
+
+def outputs_do_not_decide_how_many_are_guessed() -> bool:
+    try:
+        one_run(SCORES, LABELS, delta=0.0, shares=[(0.1, 0.1), (0.4, 0.4)], held_out=True)
+    except ParameterError:
+        return True
+    return False
 
 
 def equals_are_not_in_order() -> bool:
@@ -77,6 +86,11 @@ MUTATIONS = [
         "the best of several attacks counts as one",
         {"audit-shares-paid": "level = self.level"},
         tries_are_paid_for,
+    ),
+    Without(
+        "outputs decide how many canaries are guessed",
+        {"audit-as-many-guesses": "if False:"},
+        outputs_do_not_decide_how_many_are_guessed,
     ),
     Without(
         "equal scores are in the order of the labels",

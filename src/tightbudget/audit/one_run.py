@@ -65,7 +65,8 @@ def one_run(
             guessed to be in and to be out. Of several pairs the best counts, and each is tested at
             a level of (1 - confidence) / len(shares).
         held_out: True chooses one of the pairs with half of the canaries, and tests it with the
-            others, at the whole level.
+            others, at the whole level. All pairs must guess equally many canaries, since the
+            outputs may decide which pair is chosen.
         seed: decides the coins.
 
     Raises:
@@ -78,6 +79,13 @@ def one_run(
     order = ranked(values, seed)  # guard: audit-ties-by-a-coin
     if held_out:
         first = halved(values.size, seed)
+        guesses = {sum(_counts(pair, values.size - values.size // 2)) for pair in pairs}
+        # guard: audit-as-many-guesses
+        if len(guesses) > 1:
+            raise ParameterError(
+                "shares must guess equally many canaries with held_out=True, since the outputs may "
+                f"decide which pair is chosen, got {', '.join(map(str, sorted(guesses)))}"
+            )
         chosen = [_by_shares(order[first[order]], labels, pair, asked.level) for pair in pairs]
         pairs, order = [pairs[asked.best(chosen)]], order[~first[order]]
     attacks = [_by_shares(order, labels, pair, asked.level) for pair in pairs]
@@ -118,11 +126,15 @@ def one_run_of_guesses(
 def _by_shares(order: Any, labels: Labels, pair: tuple[float, float], level: float) -> Attack:
     """The attack that guesses the first canaries in an order to be in, and the last to be out."""
     m, used = order.size, labels[order]
-    ins, outs = int(pair[0] * m), int(pair[1] * m)
-    if not ins + outs:
-        ins = 1
+    ins, outs = _counts(pair, m)
     place = np.arange(m)
     return _attack(place < ins, place >= m - outs, used, level)
+
+
+def _counts(pair: tuple[float, float], m: int) -> tuple[int, int]:
+    """Counts those of m canaries that are guessed to be in, and to be out: one at least."""
+    ins, outs = int(pair[0] * m), int(pair[1] * m)
+    return (ins, outs) if ins + outs else (1, 0)
 
 
 def _attack(guessed_in: Labels, guessed_out: Labels, labels: Labels, level: float) -> Attack:
