@@ -19,6 +19,11 @@ MARGINALS = [
         fails=RUN + "the_grid_is_so_fine_that_continuous_noise_covers_it[1.0]",
     ),
     Without(
+        "a grid that counts do not lie on",
+        {"counts-on-the-grid": "return 2.0 ** (math.floor(log / 2.0) - _FINE)"},
+        fails=RUN + "the_grid_is_so_fine_that_continuous_noise_covers_it[1000000000.0]",
+    ),
+    Without(
         "scores that one row moves",
         {"scores-of-all-rows-of-a-unit": "moves = max(factors)"},
         fails=RUN + "a_selection_has_exactly_its_chances[asked0-1.0-0.0-2]",

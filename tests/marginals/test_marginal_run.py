@@ -175,13 +175,15 @@ def test_all_noise_of_one_measurement_is_what_the_move_declares(rows: int, weigh
         assert found[1] / found[0] == pytest.approx(0.5, rel=1e-8)
 
 
-@pytest.mark.parametrize("sigma", [1e-6, 0.3, 1.0, 7.7, 1e9])
+@pytest.mark.parametrize("sigma", [1e-6, 0.3, 1.0, 7.7, 2.0**24, 2.0**25, 1e9])
 def test_the_grid_is_so_fine_that_continuous_noise_covers_it(sigma: float) -> None:
     noise, variance = Recorded(draw=3), Fraction(sigma) ** 2
     found, spread = with_noise(np.array([5], dtype=np.int64), variance, noise)
     ((scale, _),) = noise.scales
     step = Fraction(spread) / scale
-    assert step.numerator == 1 or step.denominator == 1
+    # counts lie on the grid: otherwise they show what the step leaves over
+    assert step.numerator == 1
+    assert step.denominator & (step.denominator - 1) == 0
     # what is left of the noise without a Gaussian of 2^10 points, the width that smooths the grid
     rest = scale**2 - 2**20
     assert rest * step**2 >= variance

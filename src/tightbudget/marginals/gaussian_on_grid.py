@@ -1,7 +1,7 @@
 """Gaussian noise of counts: integer noise on a grid so fine that continuous noise covers it.
 
 The exact price of a plan is that of continuous Gaussian noise, and integer noise on counts may cost
-a little more. So noise is drawn on a grid of a finer step h, from the discrete Gaussian of the
+a little more. So noise is drawn on a grid of a finer step h <= 1, from the discrete Gaussian of the
 parameter S = (r^2 + s^2)^(1/2), in points of the grid, where r is the sigma that is charged and
 s = 1,024. To this, continuous noise of sigma r at a point c of the grid can be brought without
 looking at c: from x, choose the point n with the weight g_s(n - x), g_s(u) = e^(-u^2 / (2 s^2)).
@@ -57,7 +57,10 @@ def with_noise(
 
 
 def _step(variance: Fraction) -> float:
-    """Returns the largest power of two that is at most 2^-24 of sigma, about."""
+    """Returns the largest power of two that is at most 2^-24 of sigma, about, and at most 1.
+
+    Counts are points of each such grid. On a coarser one they would show what the step leaves over.
+    """
     # the exponents of numerator and denominator: a float of a Fraction may be out of range
     log = math.log2(variance.numerator) - math.log2(variance.denominator)
-    return 2.0 ** (math.floor(log / 2.0) - _FINE)
+    return 2.0 ** min(0, math.floor(log / 2.0) - _FINE)  # guard: counts-on-the-grid
