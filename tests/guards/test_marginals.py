@@ -44,6 +44,11 @@ MARGINALS = [
         fails=RUN + "one_unit_more_moves_marginals_by_its_rows_at_most",
     ),
     Without(
+        "all rows of a unit without a hash",
+        {"unit-without-a-hash": "found.append(True)"},
+        fails=RUN + "rows_of_a_unit_of_any_type_are_so_many_at_most[list]",
+    ),
+    Without(
         "a complex number moves the rows of others",
         {"own-cell-alone": "numbers = np.full(array.shape, np.nan)"},
         fails=RUN + "no_value_raises_and_none_changes_where_others_count[age-complex]",

@@ -131,6 +131,16 @@ def test_so_many_rows_of_a_unit_count_and_a_missing_one_is_a_unit_of_its_own() -
         assert found == first
 
 
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_rows_of_a_unit_of_any_type_are_so_many_at_most(odd: Any) -> None:
+    missing = odd is pd.NA or odd is None or odd != odd
+    (found,) = counted(
+        {"a": [1] * 5, "u": [odd] * 5}, ("a",), domains={"a": [1]}, unit="u", rows_per_unit=2
+    )
+    # a list cannot be counted as a unit: none of its rows count
+    assert found == [5 if missing else 0 if isinstance(odd, list | dict) else 2]
+
+
 def test_one_unit_more_moves_marginals_by_its_rows_at_most() -> None:
     rng = np.random.default_rng(2)
     whole = pd.DataFrame({name: rng.integers(0, 3, 60) for name in "ab"} | {"u": np.arange(60) % 7})

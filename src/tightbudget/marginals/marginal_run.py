@@ -94,7 +94,8 @@ class MarginalRun(Uncopied):
             :class:`NumericBins`. They are public, and must not depend on the rows.
         meter: the budget that pays: a filter, or a budget of a ledger with a key.
         unit: the column that names the unit of privacy, say a person; None where each row is a
-            unit. A row whose unit is missing is a unit of its own.
+            unit. A row whose unit is missing is a unit of its own; one whose unit has no hash, say
+            a list, counts in no marginal.
         rows_per_unit: how many rows of a unit count: the first ones. It must be given with a unit.
         noise: the source of noise; OpenDP's samplers if None.
         interactive: whether, before the run ends, anybody sees its answers. If not, several runs
@@ -463,14 +464,20 @@ class InMemory:
         found = []
         for unit in entries_of(self._unit):
             try:
-                if unit is None or unit != unit:
-                    found.append(True)
-                    continue
                 seen[unit] += 1
-                found.append(seen[unit] <= self._most)
-            except FAILURES:  # pandas' own missing value, or one without a hash
-                found.append(True)
+            except FAILURES:
+                found.append(False)  # guard: unit-without-a-hash
+                continue
+            found.append(_missing(unit) or seen[unit] <= self._most)
         return np.array(found, dtype=bool)
+
+
+def _missing(unit: Any) -> bool:
+    """Says whether a value stands for no unit."""
+    try:
+        return unit is None or bool(unit != unit)
+    except FAILURES:  # pandas' own missing value
+        return True
 
 
 def _error(counts: Counts, expected: Counts) -> Fraction:
