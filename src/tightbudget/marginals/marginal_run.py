@@ -460,16 +460,21 @@ class InMemory:
     @functools.cached_property
     def _within(self) -> NDArray[np.bool_]:
         """Says of each row whether it is one of the first of its unit."""
-        seen = Counter[Any]()
-        found = []
-        for unit in entries_of(self._unit):
-            try:
-                seen[unit] += 1
-            except FAILURES:
-                found.append(False)  # guard: unit-without-a-hash
-                continue
-            found.append(_missing(unit) or seen[unit] <= self._most)
-        return np.array(found, dtype=bool)
+        return _first_of_each(entries_of(self._unit), self._most)
+
+
+def _first_of_each(units: Iterable[Any], most: int) -> NDArray[np.bool_]:
+    """Says of each row whether it is one of the first ``most`` of its unit."""
+    seen = Counter[Any]()
+    found = []
+    for unit in units:
+        try:
+            seen[unit] += 1
+        except FAILURES:
+            found.append(False)  # guard: unit-without-a-hash
+            continue
+        found.append(_missing(unit) or seen[unit] <= most)
+    return np.array(found, dtype=bool)
 
 
 def _missing(unit: Any) -> bool:
