@@ -19,7 +19,7 @@ from tests.release.test_quantiles import score
 from tests.tables.test_noise_law import tails
 
 import tightbudget as tb
-from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw, RankLaw
+from tightbudget.tables.error_laws import NoiseLaw, QuotientLaw, RankLaw, RatioLaw
 from tightbudget.tables.mechanisms.mean import mean_of, rows_of
 from tightbudget.tables.mechanisms.variance import _variance
 from tightbudget.tables.source import OnGrid
@@ -117,6 +117,24 @@ def test_intervals_of_quotients_are_rounded_outwards() -> None:
         width = exact / Fraction(1e4 / 3)
         assert -1e-9 <= Fraction(low) - (Fraction(value) - width) <= 0
         assert 0 <= Fraction(high) - (Fraction(value) + width) <= 1e-9
+
+
+@pytest.mark.parametrize("value", [0.7, -0.7])
+def test_intervals_of_ratios_are_rounded_outwards(value: float) -> None:
+    noise = NoiseLaw(kind="laplace", scale=3.3)
+    law, rows = RatioLaw(numerator=noise, denominator=noise), 1e4 / 3
+    half = Fraction(noise.half_width(0.9, 2))
+    middle, least, most = (
+        Fraction(value) * Fraction(rows),
+        Fraction(rows) - half,
+        Fraction(rows) + half,
+    )
+    ((low, high),) = [pair for pair in law.intervals([value], 0.9, (rows,)) if pair is not None]
+    ends = middle - half, middle + half
+    exact_low = ends[0] / (most if ends[0] >= 0 else least)
+    exact_high = ends[1] / (least if ends[1] >= 0 else most)
+    assert -1e-9 <= Fraction(low) - exact_low <= 0
+    assert 0 <= Fraction(high) - exact_high <= 1e-9
 
 
 def test_where_the_noise_leaves_no_rows_the_interval_is_all_of_the_range() -> None:
