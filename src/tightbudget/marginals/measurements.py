@@ -232,7 +232,10 @@ def aim(
         # no measurement comes before the first round
         levels = [level] if spent == 0 else [level, _ANNEALED * level]
         here = moves["round", level, spent] = []
-        for of in dict.fromkeys(left if left < 2 * one else Fraction(one) for one in levels):
+        # where exactly two rounds are left, the sums of doubles that others run decide either way
+        last = [left] if any(left <= 2 * one for one in levels) else []
+        rounds_of = [Fraction(one) for one in levels if left >= 2 * one]
+        for of in dict.fromkeys([*rounds_of, *last]):
             # a last round is one, however much noise earlier ones had
             measure: Cell = ("measure last", spent) if of == left else ("measure", int(of), spent)
             here.append((select_with(of), measure))

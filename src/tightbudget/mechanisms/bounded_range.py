@@ -260,8 +260,8 @@ class _Lines:
             u = np.maximum(c, 0.0)
             u /= np.maximum(d, 0.0)
         np.sqrt(u, out=u)
-        # 0 / 0: the term is 0 for all u
-        np.fmin(np.fmax(u, least, out=u), most, out=u)
+        # 0 / 0: the term is 0 for all u, or d < 0 and it is largest at the end
+        np.fmax(np.fmin(u, most, out=u), least, out=u)
         bent = c < 0.0  # by rounding: the term is convex in u, and largest at an end
         if bent.any():
             u = np.where(bent, np.where(d * least * most < c, most, least), u)

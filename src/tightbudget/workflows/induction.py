@@ -658,7 +658,7 @@ class _Between:
     def above(self, value: FloatArray) -> FloatArray:
         """Upper bounds of a rising function on chords, which are straight in e^-l."""
         share = -np.expm1(-self.behind) / -math.expm1(-self.h)
-        share = np.minimum(1.0, share * (1 + 16 * UNIT) + 2 * self.off / self.h)
+        share = np.minimum(1.0, share * (1 + 16 * UNIT) + 2 * self.off / min(1.0, self.h))
         left, right = value[self.left], value[self.left + 1]
         return np.asarray((left + share * (right - left)) * (1 + 4 * UNIT))
 

@@ -122,35 +122,38 @@ def _last(
     f: Callable[[float], float], delta: float, guess: float, tilt: float, gap: float
 ) -> float:
     """A price with f <= delta, close to the least one; f falls by about e^-tilt in a nat."""
-    return _search(f, guess, tilt, math.log(delta), -0.1 * gap, 1)
+    return _search(f, guess, tilt, delta, -0.1 * gap, 1)
 
 
 def _first(
     f: Callable[[float], float], delta: float, guess: float, tilt: float, gap: float
 ) -> float:
     """A price with f >= delta, close to the largest one; 0 if there is none."""
-    return _search(f, guess, tilt, math.log(delta), 0.1 * gap, -1)
+    return _search(f, guess, tilt, delta, 0.1 * gap, -1)
 
 
 def _search(
-    f: Callable[[float], float], guess: float, tilt: float, log_delta: float, aim: float, sign: int
+    f: Callable[[float], float], guess: float, tilt: float, delta: float, aim: float, sign: int
 ) -> float:
-    """The price nearest to where ln f = log_delta among those tried on one side of it.
+    """The price nearest to where f = delta among those tried on one side of it.
 
     Args:
         f: a falling function.
         guess: where to begin.
         tilt: about how fast ln f falls.
-        log_delta: the value that is looked for.
+        delta: the value that is looked for.
         aim: how far beside the value the search ends, about.
-        sign: 1 for prices with ln f <= log_delta, -1 for the others.
+        sign: 1 for prices with f <= delta, -1 for those with f >= delta.
     """
 
     @functools.cache
     def off(price: float) -> float:
         value = f(price)
-        return (math.log(value) if value > 0 else -745.0) - log_delta
+        log = (math.log(value) if value > 0 else -745.0) - log_delta
+        # the values decide, and not their rounded logarithms
+        return 0.0 if value == delta else max(log, 1e-300) if value > delta else min(log, -1e-300)
 
+    log_delta = math.log(delta)
     best = math.inf if sign > 0 else 0.0
     low, high = 0.0, math.inf  # off(low) > 0 >= off(high), once they were tried
     price = max(0.0, guess)
