@@ -53,6 +53,7 @@ def test_scores_and_guesses_are_audited(tmp_path: Path, plan: Path) -> None:
         ("score,label\n1,1\n", "must be score,included or guess,included, got score, label"),
         ("score,included\n1\n", "line 2 must have 2 values, got 1"),
         ("score,included\n1,1\n\nx,0\n", "line 4 must have a number as score, got 'x'"),
+        ("score,included\n1," + "1" * 140_000, "not CSV: field larger than field limit"),
         ("guess,included\n1,\n", "line 2 must have a number as included, got ''"),
     ],
 )

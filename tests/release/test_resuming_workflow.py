@@ -426,6 +426,25 @@ def test_a_run_is_ended_though_another_process_goes_on_at_that_moment(
     assert spent(ledger) == paid("loud")
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_run_whose_end_another_budget_has_claimed_is_settled(
+    leaves: bool, ledger: tb.Ledger
+) -> None:
+    run = of(ledger).__enter__()
+    run.go("loud")
+    assert run._claim(run._kept, None)  # type: ignore[arg-type]
+    ledger.open_budget("bob", epsilon=1, delta=0.1)
+    other = WorkflowRun(PRICED, ledger.budget("bob").keyed("run"), resumable=True)
+    other.load_state_dict(run.state_dict())
+    if leaves:
+        with other:
+            assert other.moves == ()
+    else:
+        other.end()
+    assert spent(ledger) == paid("loud")
+    assert ledger.budget("bob").spent.epsilon == 0.0
+
+
 def test_a_forfeited_run_stays_charged(ledger: tb.Ledger) -> None:
     run = of(ledger).__enter__()
     ledger.hold("run").forfeit()

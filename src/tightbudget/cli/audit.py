@@ -73,7 +73,10 @@ def _table(path: Path) -> dict[str, list[float | None]]:
     Raises:
         FileError: the file cannot be read, or a line is not two values.
     """
-    lines = list(csv_format.reader(read_text(path).splitlines()))
+    try:
+        lines = list(csv_format.reader(read_text(path).splitlines()))
+    except csv_format.Error as error:
+        raise FileError(f"{path}: not CSV: {error}") from None
     head = [name.strip() for name in lines[0]] if lines else []
     if set(head) not in _COLUMNS or len(head) != 2:
         got = ", ".join(head) or "nothing"

@@ -287,7 +287,10 @@ class WorkflowRun(Uncopied):
         """Claims the next move, or the end of the run here, unless nothing can come after it."""
         if to is not None:
             return kept.places.claim(self._passed, goes_on=True, to=(to,))
-        return not self._ahead or kept.places.claim(self._passed, goes_on=False)
+        if not self._ahead or kept.places.claim(self._passed, goes_on=False):
+            return True
+        # ended by a process whose claim another budget, or the quota of another person, has paid
+        return kept.places.ended_at(self._passed)
 
     def _settle(self, kept: KeptRun) -> None:
         """Charges the state at which a resumable run has ended."""
