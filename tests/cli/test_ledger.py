@@ -720,7 +720,8 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 
 
 COMMANDS = ["init", "open", "close", "blocks", "reserve", "start", "settle", "void", "forfeit",
-            "run", "show", "history", "verify", "export-head", "import-check", "raise-cap",
+            "run", "show", "history", "verify", "export-head", "import-check", "statement",
+            "raise-cap",
             "correct", "expire", "copy"]  # fmt: skip
 
 
