@@ -98,8 +98,9 @@ def sequential(
     alone.
 
     Guarantee: a program that keeps ``claim`` is ever refuted, at any of these moments, with a
-    probability of at most 1 - confidence, and either lower bound is ever wrong with at most this
-    probability; rounding is included. That holds if each trial is a run of its own with a fair coin
+    probability of at most 1 - confidence; rounding is included. So is the lower bound of epsilon
+    ever wrong where delta = 0; for delta > 0 it is not proved at this level, nor is that of mu. It
+    holds if each trial is a run of its own with a fair coin
     of its own, and if a guess is made without its coin. Earlier guesses, and their coins, may
     decide how the next run and guess are made. For a claim with delta = 0 the trials may be
     canaries of one run.
