@@ -47,11 +47,39 @@ def test_capital_is_that_of_the_bets_by_exact_fractions() -> None:
     total = Fraction(0)
     for part in _STAKES.tolist():
         stake = Fraction(part) / (q + spent)
-        gains = (1 + stake * (1 - q - spent), 1 - stake * (q + spent), 1 - stake * spent)
+        absent = 1 - Fraction(part) * Fraction(delta) / (1 + Fraction(delta))
+        assert absent <= 1 - stake * spent  # an absent guess loses what it does at epsilon = 0
+        gains = (1 + stake * (1 - q - spent), 1 - stake * (q + spent), absent)
         total += gains[0] ** n * gains[1] ** m * gains[2] ** k
     capital = total / len(_STAKES)
     seen = Bets((n,), (m,), (k,)).p_value(ClaimLines((ClaimLine(epsilon, delta),)))
     assert float(1 / capital) <= seen <= float(1 / capital) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_capital_falls_as_the_claim_grows(seed: int) -> None:
+    # so a lower bound that is ever wrong refutes the true claim at that moment
+    draw = np.random.default_rng(seed)
+    counts = [tuple(np.sort(draw.integers(0, 400, 5)).tolist()) for _ in range(3)]
+    seen, delta = Bets(*counts), float(draw.choice([0.0, 1e-5, 0.05, 0.3]))
+    at_epsilon = [
+        seen.p_value(ClaimLines((ClaimLine(float(e), delta),))) for e in np.linspace(0, 6, 200)
+    ]
+    at_mu = [seen.p_value(seen.gaussian(float(mu))) for mu in np.linspace(0, 5, 100)]
+    for values in (at_epsilon, at_mu):
+        assert (np.diff(values) >= -1e-9 * np.array(values[1:])).all()
+
+
+def test_the_lines_of_a_gaussian_curve_are_the_same_for_every_mu() -> None:
+    seen = Bets((9,), (1,), (3,))
+    curves = [seen.gaussian(mu) for mu in (0.0, 0.01, 0.7, 4.0, 30.0)]
+    assert len({tuple(curve.epsilons.tolist()) for curve in curves}) == 1
+    for curve, mu in zip(curves[1:], (0.01, 0.7, 4.0, 30.0), strict=True):
+        exact = [tb.Gaussian(1 / mu).delta(e, rtol=1e-3) for e in (0.0, 0.5)]
+        for e, bounds in zip((0.0, 0.5), exact, strict=True):
+            above = [line for line in curve.points if line.epsilon <= e]
+            assert above[-1].delta >= bounds.lower
+    assert all(line.delta > 0.0 for line in curves[1].points)
 
 
 @pytest.mark.slow

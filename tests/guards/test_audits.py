@@ -41,6 +41,12 @@ def outputs_do_not_decide_how_many_are_guessed() -> bool:
     return False
 
 
+def capital_falls_as_epsilon_grows() -> bool:
+    seen = Bets((150,), (0,), (2000,))
+    found = [seen.p_value(ClaimLines((ClaimLine(e, 0.05),))) for e in (0.0, 0.25, 0.5, 1.0)]
+    return found == sorted(found)
+
+
 def equals_are_not_in_order() -> bool:
     labels = np.repeat([1, 0], 250)
     return one_run(np.zeros(500), labels, delta=0.0).epsilon_at_least == 0.0
@@ -91,6 +97,11 @@ MUTATIONS = [
         "outputs decide how many canaries are guessed",
         {"audit-as-many-guesses": "if False:"},
         outputs_do_not_decide_how_many_are_guessed,
+    ),
+    Without(
+        "a lower bound over many claims at the level of one",
+        {"audit-bets-fall-with-epsilon": "paid = np.log1p(-stakes * spent)"},
+        capital_falls_as_epsilon_grows,
     ),
     Without(
         "equal scores are in the order of the labels",

@@ -155,6 +155,9 @@ class Recorded:
     def merit(self, lines: ClaimLines, level: float) -> float:
         return 0.0
 
+    def gaussian(self, mu: float) -> ClaimLines:
+        return lines_of_gaussian(mu)
+
     def guess(self) -> float:
         return 0.5
 
@@ -194,7 +197,8 @@ def test_capital_of_bets() -> None:
         total = Fraction(0)
         for part in stakes:
             stake = Fraction(part) / (q + spent)
-            gains = (1 + stake * (1 - q - spent), 1 - stake * (q + spent), 1 - stake * spent)
+            absent = 1 - Fraction(part) * Fraction(delta) / (1 + Fraction(delta))
+            gains = (1 + stake * (1 - q - spent), 1 - stake * (q + spent), absent)
             total += gains[0] ** n * gains[1] ** m * gains[2] ** k
         capital = total / len(stakes)
         seen = Bets((n,), (m,), (k,)).p_value(ClaimLines((ClaimLine(epsilon, delta),)))

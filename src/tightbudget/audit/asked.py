@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from scipy import special as sp
 
-from tightbudget.audit.claims import ClaimLine, ClaimLines, lines_of, lines_of_gaussian
+from tightbudget.audit.claims import ClaimLine, ClaimLines, lines_of
 from tightbudget.audit.result import AttackPoint, Audit
 from tightbudget.numerics.bounds import Estimate
 from tightbudget.numerics.rounding import next_down, next_up
@@ -33,6 +33,10 @@ class Evidence(Hashable, Protocol):
 
     def merit(self, lines: ClaimLines, level: float) -> float:
         """Measures, for a choice between attacks alone, how much speaks against the claim."""
+        ...
+
+    def gaussian(self, mu: float) -> ClaimLines:
+        """Returns lines of the curve of a Gaussian mechanism with sensitivity mu and sigma 1."""
         ...
 
     def guess(self) -> float:
@@ -141,6 +145,6 @@ def least_mu(seen: Evidence, level: float) -> float:
     """
 
     def test(mu: float) -> bool:
-        return seen.refutes(lines_of_gaussian(mu), level)
+        return seen.refutes(seen.gaussian(mu), level)
 
     return last_true(test, max(1e-2, float(sp.ndtri(seen.guess()))), _TOP_MU, _CLOSE).last_true

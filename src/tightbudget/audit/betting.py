@@ -11,6 +11,12 @@ player who begins with 1 and stakes a part s on each guess, who has 1 + s (right
 delta / (1 + e^eps)) times as much after it, is not expected to gain; nor is the mean of players
 with different s and different (eps, delta) of one claim. By Ville's inequality such a mean ever
 reaches 1 / level with a probability of at most ``level``.
+
+An absent guess loses s delta / (1 + e^eps), with s a part of 1 / (q + delta / (1 + e^eps)): the
+more, the smaller eps. Here it loses what it does at eps = 0, s delta / (1 + delta) for that part s.
+So the capital falls as eps grows, whatever was seen, and as delta grows. If a lower bound of eps is
+ever wrong, the true eps is refuted at the same moment; so is the true mu if the eps of its lines
+are the same for every mu.
 """
 
 from __future__ import annotations
@@ -23,8 +29,9 @@ import numpy as np
 from scipy import special as sp
 
 from tightbudget.audit.asked import Attack, AuditQuestion
-from tightbudget.audit.claims import ClaimLines, gaussian_like
+from tightbudget.audit.claims import ClaimLines, gaussian_like, lines_of_gaussian_at
 from tightbudget.audit.inputs import guesses_of, labels_of, level_of
+from tightbudget.audit.power import least_shown
 from tightbudget.audit.result import AttackPoint, Audit
 from tightbudget.numerics.bounds import Estimate
 from tightbudget.numerics.rounding import UNIT, FloatArray
@@ -32,7 +39,8 @@ from tightbudget.numerics.rounding import UNIT, FloatArray
 _STAKES = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7])  # parts of the largest stake
 _LOOKS = 1000  # moments at which the capital is looked at, at most: with fewer it is no larger
 _SLACK = 2.0**-40  # of the logarithm of the capital, for each trial: some hundred roundings
-_MOST_TRIALS = 10_000_000  # that a test power is looked for with
+# Of the lines of a Gaussian curve: 0, and from 0.01 to 600 nats, each 1.26 times the one before.
+_EPSILONS = (0.0, *np.geomspace(0.01, 600.0, 49).tolist())
 
 
 class Bets(NamedTuple):
@@ -60,6 +68,10 @@ class Bets(NamedTuple):
         """Measures, for a choice between attacks alone, how much speaks against the claim."""
         return -self.p_value(lines)
 
+    def gaussian(self, mu: float) -> ClaimLines:
+        """Returns lines of a Gaussian curve, whose epsilons do not depend on mu."""
+        return lines_of_gaussian_at(mu, _EPSILONS)
+
     def guess(self) -> float:
         """The share of guesses that are right, about; where a search for a lower bound begins."""
         right, wrong = self.right[-1], self.wrong[-1]
@@ -75,7 +87,9 @@ def _log_capital(
     # guard: audit-bets-pay-delta
     spent = lines.deltas * (1.0 - q + 64.0 * UNIT)
     stakes = _STAKES[:, None] / (q + spent)
-    won, lost, paid = (np.log1p(stakes * x) for x in (1.0 - q - spent, -q - spent, -spent))
+    won, lost = (np.log1p(stakes * x) for x in (1.0 - q - spent, -q - spent))
+    # guard: audit-bets-fall-with-epsilon
+    paid = np.log1p(-_STAKES[:, None] * (lines.deltas / (1.0 + lines.deltas)) * (1.0 + 64.0 * UNIT))
     logs = (won[..., None] * right + lost[..., None] * wrong + paid[..., None] * absent).reshape(
         -1, right.size
     )
@@ -98,12 +112,11 @@ def sequential(
     alone.
 
     Guarantee: a program that keeps ``claim`` is ever refuted, at any of these moments, with a
-    probability of at most 1 - confidence; rounding is included. So is the lower bound of epsilon
-    ever wrong where delta = 0; for delta > 0 it is not proved at this level, nor is that of mu. It
-    holds if each trial is a run of its own with a fair coin
+    probability of at most 1 - confidence, and either lower bound is ever wrong with at most this
+    probability; rounding is included. That holds if each trial is a run of its own with a fair coin
     of its own, and if a guess is made without its coin. Earlier guesses, and their coins, may
-    decide how the next run and guess are made. For a claim with delta = 0 the trials may be
-    canaries of one run.
+    decide how the next run and guess are made. For a claim with delta = 0, and the lower bound of
+    epsilon at delta = 0, the trials may be canaries of one run; that of mu says nothing then.
     Source: Ville 1939; see ``tightbudget.audit.betting`` for the proof.
 
     Args:
@@ -139,20 +152,10 @@ def sequential(
 def _trials_needed(lines: ClaimLines, level: float) -> Estimate:
     """Estimates how many trials show half the noise, with a power of about a half."""
     mu = gaussian_like(lines)
-    method = "trials of Gaussian scores at half the noise, a power of about a half"
     share = float(sp.ndtr(mu))
 
     def shows(n: int) -> bool:
         right = int(share * n)
         return Bets((right,), (n - right,), (0,)).refutes(lines, level)
 
-    high = 16
-    while not shows(high):
-        high *= 2
-        if high > _MOST_TRIALS or mu == 0.0:
-            return Estimate(math.inf, method)
-    low = high // 2
-    while high > 1.05 * low:
-        middle = (low + high) // 2
-        low, high = (low, middle) if shows(middle) else (middle, high)
-    return Estimate(high, method)
+    return least_shown(shows, 16, mu, "trials")

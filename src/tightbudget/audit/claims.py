@@ -185,8 +185,16 @@ def lines_of_gaussian(mu: float, count: int = _LINES) -> ClaimLines:
         return ClaimLines((ClaimLine(0.0, 0.0),))
     # the loss is N(mu^2/2, mu^2): six standard deviations from its mean there is 1e-9
     epsilons = np.linspace(0.0, min(_MOST_EPSILON, mu * mu / 2 + 6.0 * mu), count)
-    deltas = _gaussian_deltas(mu, epsilons)
-    return ClaimLines(tuple(map(ClaimLine, epsilons.tolist(), deltas.tolist())))
+    return lines_of_gaussian_at(mu, tuple(epsilons.tolist()))
+
+
+@functools.lru_cache(maxsize=256)
+def lines_of_gaussian_at(mu: float, epsilons: tuple[float, ...]) -> ClaimLines:
+    """The lines with these epsilons, rising, of the curve of such a Gaussian mechanism."""
+    if mu == 0.0:
+        return ClaimLines(tuple(ClaimLine(epsilon, 0.0) for epsilon in epsilons))
+    deltas = _gaussian_deltas(mu, np.array(epsilons))
+    return ClaimLines(tuple(map(ClaimLine, epsilons, deltas.tolist())))
 
 
 def _gaussian_deltas(mu: float, epsilons: FloatArray) -> FloatArray:
@@ -199,7 +207,8 @@ def _gaussian_deltas(mu: float, epsilons: FloatArray) -> FloatArray:
     log_q = log_normal_tail(v) - log_normal_tail_slack(v) - off * (v + 2.0)
     p = np.exp(log_p + 4 * UNIT * np.abs(log_p)) * (1 + 16 * UNIT)
     q = np.exp(epsilons + log_q - 4 * UNIT * (epsilons + np.abs(log_q))) * (1 - 16 * UNIT)
-    return np.clip((p - q) * (1 + 2 * UNIT), 0.0, 1.0)
+    # far out both underflow
+    return np.clip((p - q) * (1 + 2 * UNIT), 1e-300, 1.0)
 
 
 def gaussian_like(lines: ClaimLines) -> float:

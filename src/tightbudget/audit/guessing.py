@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special as sp
 
-from tightbudget.audit.claims import ClaimLine, ClaimLines
+from tightbudget.audit.claims import ClaimLine, ClaimLines, lines_of_gaussian
 from tightbudget.numerics.binomial import binomial_masses, binomial_tails
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -66,6 +66,10 @@ class Guessed(NamedTuple):
     def merit(self, lines: ClaimLines, level: float) -> float:
         """Measures, for a choice between attacks alone, how much speaks against the claim."""
         return -self.p_value(lines)
+
+    def gaussian(self, mu: float) -> ClaimLines:
+        """Returns lines of a Gaussian curve."""
+        return lines_of_gaussian(mu)
 
     def guess(self) -> float:
         """The share of guesses that are right, about; where a search for a lower bound begins."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +14,11 @@ from tightbudget.audit.claims import ClaimLines, gaussian_like
 from tightbudget.audit.coins import halved, ranked
 from tightbudget.audit.guessing import Guessed
 from tightbudget.audit.inputs import Labels, guesses_of, labels_of, level_of, scores_of
+from tightbudget.audit.power import least_shown
 from tightbudget.audit.result import AttackPoint, Audit
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.bounds import Estimate
 from tightbudget.numerics.validate import probability, refuse
-
-_MOST_CANARIES = 10_000_000  # that a test power is looked for with
 
 Shares = Sequence[tuple[float, float]]
 
@@ -179,24 +177,12 @@ def canaries_needed(lines: ClaimLines, level: float) -> Estimate:
     The run is a Gaussian mechanism on independent canaries whose mu is twice that of the claim.
     """
     mu = gaussian_like(lines)
-    method = "canaries of Gaussian scores at half the noise, a power of about a half"
 
     def shows(m: int) -> bool:
         r = 2 * (m // 6)
         return Guessed(m, r, int(r * _accuracy(2.0 * mu))).refutes(lines, level)
 
-    if mu == 0.0:
-        return Estimate(math.inf, method)
-    high = 12
-    while not shows(high):
-        high *= 2
-        if high > _MOST_CANARIES:
-            return Estimate(math.inf, method)
-    low = high // 2
-    while high > 1.05 * low:
-        middle = (low + high) // 2
-        low, high = (low, middle) if shows(middle) else (middle, high)
-    return Estimate(high, method)
+    return least_shown(shows, 12, mu, "canaries")
 
 
 def _accuracy(mu: float) -> float:

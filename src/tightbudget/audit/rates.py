@@ -14,14 +14,14 @@ from typing import NamedTuple
 from scipy import special as sp
 
 from tightbudget.audit.asked import Attack
-from tightbudget.audit.claims import ClaimLines, gaussian_like
+from tightbudget.audit.claims import ClaimLines, gaussian_like, lines_of_gaussian
+from tightbudget.audit.power import least_shown
 from tightbudget.audit.result import AttackPoint
 from tightbudget.numerics.binomial import most_chance
 from tightbudget.numerics.bounds import Estimate
 
 _LEAST = 1e-12  # a p-value is not searched below it
 _MOST_LEVEL = 0.999  # beyond it a p-value is 1
-_MOST_RUNS = 10_000_000  # that a test power is looked for with
 _TRIED = (0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)  # false-positive rates, where power is estimated
 
 
@@ -65,6 +65,10 @@ class Rates(NamedTuple):
                 best = max(best, math.log(max(rest, 1e-300) / wrong) - epsilon)
         return best
 
+    def gaussian(self, mu: float) -> ClaimLines:
+        """Returns lines of a Gaussian curve."""
+        return lines_of_gaussian(mu)
+
     def guess(self) -> float:
         """The share of guesses that are right, about; where a search for a lower bound begins."""
         wrong = self.false_positives + self.false_negatives
@@ -97,7 +101,6 @@ def runs_needed(lines: ClaimLines, level: float) -> Estimate:
     the record.
     """
     mu = gaussian_like(lines)
-    method = "runs of Gaussian scores at half the noise, a power of about a half"
 
     def shows(n: int) -> bool:
         half = n // 2
@@ -109,15 +112,4 @@ def runs_needed(lines: ClaimLines, level: float) -> Estimate:
             for rate in _TRIED
         )  # fmt: skip
 
-    if mu == 0.0:
-        return Estimate(math.inf, method)
-    high = 16
-    while not shows(high):
-        high *= 2
-        if high > _MOST_RUNS:
-            return Estimate(math.inf, method)
-    low = high // 2
-    while high > 1.05 * low:
-        middle = (low + high) // 2
-        low, high = (low, middle) if shows(middle) else (middle, high)
-    return Estimate(high, method)
+    return least_shown(shows, 16, mu, "runs")
