@@ -98,7 +98,82 @@ def test_a_budget_has_its_runs_its_parts_and_its_head(ledger: Any) -> None:
     assert found["runs"] == "1 settled, 1 started"
     assert found["part bob"].startswith("left epsilon 0.25")
     head = ledger.verify().head
-    assert found["history"] == f"verified: {head.sequence} events, head {head.hash}"
+    assert found["history"] == f"verified, head {head}"
+    ledger.check(found["history"].removeprefix("verified, head "))
+
+
+@pytest.mark.parametrize(
+    ("kind", "terms", "amount", "epsilon"),
+    [
+        ("output_dp", {"epsilon": 1.0, "delta": 1e-6}, "epsilon 0.5, delta 0.0", 1.0),
+        ("zcdp", {"rho": 1.0}, "rho 0.125", 8.434),
+        ("gaussian_dp", {"mu": 2.0}, "mu", None),
+    ],
+)
+def test_amounts_have_the_unit_of_their_budget(
+    url: str, kind: str, terms: dict[str, Any], amount: str, epsilon: float | None
+) -> None:
+    with tb.Ledger(url) as it:
+        eve = it.open_budget("eve", kind=kind, **terms)
+        if epsilon is not None:
+            hold = eve.reserve("E1", tb.OutputDP({"value": 0.5}, rho=0.125))
+            hold.start()
+            hold.settle("value")
+        found = known(statement_of_budget(it, "eve", delta=1e-6))
+        assert found["kind of budget"] == kind
+        assert found["spent"].startswith(amount)
+        at = found["epsilon at delta = 1e-06 of the cap, nats"]
+        assert at == f"{eve.epsilon(1e-6)!r}, at most"
+        if epsilon is not None:
+            assert f"settled with 'value', {amount}, " in found["run E1"]
+            assert float(at.removesuffix(", at most")) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_what_became_of_runs_that_cost_nothing(ledger: Any) -> None:
+    bob = ledger.budget("bob")
+    bob.reserve("B1", tb.OutputDP({"only": 0.01})).void()
+    bob.reserve("B2", tb.OutputDP({"only": 0.02}))
+    hold = bob.reserve("B3", tb.OutputDP({"only": 0.03}))
+    hold.start()
+    hold.forfeit()
+    found = known(statement_of_budget(ledger, "bob"))
+    assert found["run B1"].startswith("void, nothing charged, ")
+    assert found["run B2"].startswith("reserved, holds epsilon 0.02, delta 0.0, ")
+    assert found["run B3"].startswith("forfeited, epsilon 0.03, delta 0.0, ")
+    assert found["runs"] == "1 void, 1 reserved, 1 forfeited"
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_amounts_are_those_of_the_head(
+    ledger: Any, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    verify, left = type(ledger).verify, iter(range(times))
+
+    def busy(it: Any) -> Any:
+        found = next(left, None)
+        if found is not None:
+            ledger.budget("bob").reserve(f"W{found}", tb.OutputDP({"only": 0.001})).start()
+        return verify(it)
+
+    monkeypatch.setattr(type(ledger), "verify", busy)
+    found = known(statement_of_budget(ledger, "bob"))
+    if times == 1:  # read again
+        assert found["history"] == f"verified, head {ledger.head()}"
+        assert found["held by open runs and parts"] == "epsilon 0.001, delta 0.0"
+    else:
+        assert found["history"].endswith(
+            "went on while this was read, so that the amounts may be older"
+        )
+
+
+def test_many_runs_and_parts_are_counted(ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightbudget.evidence.statement._MOST_RUNS", 1)
+    monkeypatch.setattr("tightbudget.evidence.statement._MOST_PARTS", 1)
+    found = known(statement_of_budget(ledger, "ada"))
+    assert found["further runs"] == "1"
+    assert "further parts" not in found
+    ledger.open_budget("carol", parent="ada", epsilon=0.01, delta=1e-8)
+    assert known(statement_of_budget(ledger, "ada"))["further parts"] == "not shown"
 
 
 def test_a_budget_without_runs_says_so(ledger: Any) -> None:
@@ -170,6 +245,7 @@ def test_a_model_card_has_the_parameters_the_unit_and_the_mechanisms() -> None:
         (lambda: statement_of_run(STEP, delta=0.0), "delta must be"),
         (lambda: statement_of_run(STEP, delta=1e-5, units="x"), "units is none of unit, neigh"),
         (lambda: statement_of_run(STEP, delta=1e-5, unit=" "), "unit must be a text that is not"),
+        (lambda: statement_of_run(STEP, delta=1.0), "delta must be"),
         (lambda: statement_of_budget("sqlite://", "ada"), "ledger must be a tb.Ledger, opened"),  # type: ignore[arg-type]
     ],
 )
@@ -194,6 +270,8 @@ def test_the_command_writes_what_the_function_does(ledger: Any, url: str) -> Non
     assert runner.invoke(app, ask).stdout == expected.to_markdown()
     assert runner.invoke(app, [*ask, "--as", "html"]).stdout == expected.to_html()
     assert runner.invoke(app, [*ask, "--as", "card"]).stdout == expected.model_card()
+    with_delta = runner.invoke(app, [*ask, "--delta", "1e-6"]).stdout
+    assert "epsilon at delta = 1e-06 of the cap, nats | 1.0, at most" in with_delta
     shown = json.loads(runner.invoke(app, [*ask, "--json"]).stdout)
     assert shown["sections"] == expected.to_dict()["sections"]
 

@@ -21,7 +21,7 @@ from tightbudget.errors import LedgerCorruptError, ParameterError, PrecisionErro
 from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import open_probability, refuse
-from tightbudget.output_dp.amount import in_short
+from tightbudget.output_dp.amount import Amount, in_short
 
 if TYPE_CHECKING:  # a statement on a run needs no database
     from tightbudget.ledger.ledger import Ledger
@@ -31,6 +31,7 @@ _VERSION = 1
 _DELTAS = (1e-5, 1e-7, 1e-9, 1e-12)  # of the curve's rows, beside the delta that was asked for
 _MOST_RUNS = 200  # runs of a budget with a line each; the others are counted
 _MOST_PARTS = 100  # parts of a budget with a line each
+_READINGS = 5  # of a ledger that goes on while it is read
 
 # What a person may say, by the name of its argument: heading and field
 _SAID = {
@@ -179,9 +180,9 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
     known: dict[str, list[Row]] = {
         "Privacy parameters": [
             ("variant", "approximate differential privacy, (epsilon, delta)"),
-            (f"epsilon at delta = {delta:g}, nats", _certified(run.epsilon(delta))),
+            (f"epsilon at delta = {delta!r}, nats", _certified(run.epsilon(delta))),
             *[
-                (f"epsilon at delta = {other:g}, nats", _at(run, other))
+                (f"epsilon at delta = {other!r}, nats", _at(run, other))
                 for other in _DELTAS
                 if other != delta
             ],
@@ -200,71 +201,90 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
 
 
 def statement_of_budget(
-    ledger: Ledger, budget: str, *, strict: bool = False, **said: str
+    ledger: Ledger,
+    budget: str,
+    *,
+    delta: float | None = None,
+    strict: bool = False,
+    **said: str,
 ) -> PrivacyStatement:
     """States what a budget of a ledger has spent, on what, and how that can be checked later.
 
-    The whole history is verified first. A statement about a ledger that does not verify says so in
-    its first line.
+    The whole history is verified. A statement about a ledger that does not verify says so in its
+    first line.
 
-    Guarantee: amounts spent and held are rounded up, what is left is rounded down. The head names
-    the history: a ledger that has it later was not rewritten before it.
+    Guarantee: amounts spent and held are rounded up, what is left is rounded down. All amounts are
+    those at the head that is named, and a ledger that has this head later was not rewritten before
+    it; if the ledger goes on each time that it is read, the statement says that instead.
 
     Args:
         ledger: the ledger, open.
         budget: the name of the budget.
+        delta: the statement says also at which epsilon, in nats, all that the budget's cap lets
+            through is (epsilon, delta)-DP; it does not if absent.
         strict: True to refuse a ledger that does not verify.
         **said: as for :func:`statement_of_run`.
 
     Raises:
-        ParameterError: an argument is refused, or ``said`` has another name.
-        LedgerError: there is no such budget.
+        ParameterError: an argument is refused, ``said`` has another name, or there is no such
+            budget.
         LedgerCorruptError: the ledger does not verify, and ``strict`` is True.
     """
     if not callable(getattr(ledger, "verify", None)):
         raise refuse("ledger", "be a tb.Ledger, opened", ledger)
     said, warning = _checked(said), ""
     account = ledger.budget(budget)
-    try:
-        found = ledger.verify()
-        checked = f"verified: {found.head.sequence:,} events, head {found.head.hash}"
-    except LedgerCorruptError as error:
-        if strict:
-            raise
-        checked = "NOT VERIFIED"
-        warning = f"This ledger does not verify, so that no amount in it can be relied on: {error}"
-    now = account.statement()
-    runs, more, kinds = _runs(account.history())
-    parts = account.parts(_MOST_PARTS)
-    shares = [(f"part {name}", ledger.budget(name).statement().balance()) for name in parts]
+    cap = [] if delta is None else [_of_cap(account, open_probability(delta=delta))]
+    for _ in range(_READINGS):
+        before = ledger.head()
+        now = account.statement()
+        runs = _runs(account.history(), now.spent.unit)
+        parts = account.parts(_MOST_PARTS + 1)
+        shares = [
+            (f"part {name}", ledger.budget(name).statement().balance())
+            for name in parts[:_MOST_PARTS]
+        ]
+        try:
+            head = ledger.verify().head
+        except LedgerCorruptError as error:
+            if strict:
+                raise
+            checked = "NOT VERIFIED"
+            warning = f"This ledger does not verify: no amount in it can be relied on: {error}"
+            break
+        checked = f"verified, head {head}"
+        if head == before:  # guard: amounts-of-the-head
+            break
+        checked += "; it went on while this was read, so that the amounts may be older"
     known: dict[str, list[Row]] = {
         "Privacy parameters": [
             ("kind of budget", now.kind),
             ("spent", in_short(now.spent)),
             ("held by open runs and parts", in_short(now.held)),
             ("cap", in_short(now.cap)),
+            *cap,
             ("left", in_short(now.left)),
             ("given back, beside worst cases", in_short(now.saved)),
         ],
-        "Algorithms and their correctness": [
-            ("runs", ", ".join(f"{n:,} {kind}" for kind, n in kinds.items()) or "none was charged"),
-            *runs,
-            *([("further runs", f"{more:,}")] if more else []),
-            *_arithmetic(),
-        ],
+        "Algorithms and their correctness": [*runs, *_arithmetic()],
         "Budget": [
             ("name", f"{now.name}{f', a part of {now.parent}' * bool(now.parent)}"),
             ("state", "closed" if now.closed else "open"),
             ("history", checked),
             *shares,
-            *([("further parts", "not shown")] if len(parts) == _MOST_PARTS else []),
+            *([("further parts", "not shown")] if len(parts) > _MOST_PARTS else []),
         ],
     }
     return PrivacyStatement(f"budget {budget}", _sections(known, said), warning)
 
 
-def _runs(history: Iterable[Any]) -> tuple[list[Row], int, Counter[str]]:
-    """Reads the last event of each run: lines of the first runs, how many more, and their kinds."""
+def _of_cap(account: Any, delta: float) -> Row:
+    """The epsilon at a delta of all that a budget's cap lets through."""
+    return f"epsilon at delta = {delta!r} of the cap, nats", f"{account.epsilon(delta)!r}, at most"
+
+
+def _runs(history: Iterable[Any], unit: str) -> list[Row]:
+    """Reads what became of each run: how many there are, and a line for each of the first ones."""
     last: dict[str, Any] = {}
     amounts: dict[str, str] = {}  # what a run holds, until it is settled
     questions: dict[str, str] = {}
@@ -273,18 +293,20 @@ def _runs(history: Iterable[Any]) -> tuple[list[Row], int, Counter[str]]:
             continue
         last[event.key] = event
         if event.kind in ("reserved", "settled", "forfeited"):
-            holds = "holds " * (event.kind == "reserved")
-            amounts[event.key] = f"{holds}epsilon {event.epsilon!r}, delta {event.delta!r}"
+            amount = in_short(Amount(amount=event.epsilon, delta=event.delta, unit=unit))
+            amounts[event.key] = f", {'holds ' * (event.kind == 'reserved')}{amount}"
+        elif event.kind in ("void", "expired"):
+            amounts[event.key] = ", nothing charged"
         if event.question is not None:
             questions[event.key] = event.question
     kinds = Counter(event.kind for event in last.values())
-    rows = []
+    rows = [("runs", ", ".join(f"{n:,} {kind}" for kind, n in kinds.items()) or "none was charged")]
     for key, event in list(last.items())[:_MOST_RUNS]:
         cell = "" if event.cell is None else f" with {event.cell!r}"
         asked = f": {questions[key]}" if key in questions else ""
-        amount = "" if event.kind in ("void", "expired") else f", {amounts.get(key, '')}"
-        rows.append((f"run {key}{asked}", f"{event.kind}{cell}{amount}, {event.at}"))
-    return rows, max(0, len(last) - _MOST_RUNS), kinds
+        rows.append((f"run {key}{asked}", f"{event.kind}{cell}{amounts.get(key, '')}, {event.at}"))
+    more = len(last) - _MOST_RUNS
+    return rows + ([("further runs", f"{more:,}")] if more > 0 else [])
 
 
 def _arithmetic() -> list[Row]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.options import Url, opened
-from tightbudget.cli.options import AsJson
+from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import print_json
 from tightbudget.errors import ParameterError
 from tightbudget.evidence import PrivacyStatement, statement_of_budget
@@ -30,6 +30,9 @@ def statement(
         list[str] | None,
         typer.Option(help='What you know, as field=text, e.g. "unit=one patient"; again for each.'),
     ] = None,
+    delta: Annotated[
+        float | None, number("Also the epsilon at this delta, of all that the cap lets through.")
+    ] = None,
     form: Annotated[
         StatementForm,
         typer.Option("--as", help="How it is written; card is a block for a model card."),
@@ -48,7 +51,7 @@ def statement(
     For example: tightbudget ledger statement ada --say "unit=one patient" --ledger sqlite:///a.db
     """
     with opened(ledger) as it:
-        found = statement_of_budget(it, budget, strict=strict, **_said(say or []))
+        found = statement_of_budget(it, budget, delta=delta, strict=strict, **_said(say or []))
     if json:
         print_json(found.to_dict())
         return
@@ -65,8 +68,8 @@ def _written(found: PrivacyStatement, form: StatementForm) -> str:
             return found.to_markdown()
 
 
-def _said(given: list[str]) -> dict[str, str]:
-    said: dict[str, str] = {}
+def _said(given: list[str]) -> dict[str, Any]:
+    said: dict[str, Any] = {}
     for one in given:
         field, equals, text = one.partition("=")
         if not equals:

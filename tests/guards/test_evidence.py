@@ -1,0 +1,21 @@
+"""The guard of statements is taken away once, and a test of the room must turn red."""
+
+from __future__ import annotations
+
+import pytest
+from tests.guards.mutants import Without, each, lose_a_truth
+
+EVIDENCE = [
+    Without(
+        "amounts before those of the head",
+        {"amounts-of-the-head": "if True:"},
+        fails="tests/evidence/test_statement.py::test_amounts_are_those_of_the_head[1]",
+    ),
+]
+
+
+@each(EVIDENCE)
+def test_without_the_guard_a_truth_is_lost(
+    monkeypatch: pytest.MonkeyPatch, mutation: Without, request: pytest.FixtureRequest
+) -> None:
+    lose_a_truth(monkeypatch, mutation, request.session)
