@@ -1,4 +1,4 @@
-"""How many trials a test needs to see a program with half the noise of its claim."""
+"""Estimates how many trials a test needs to see a program with half the noise of its claim."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tightbudget.promises.chain import canonical
 from tightbudget.release.kept_run import Declared, KeptRun, not_resumable
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt, Started, started
-from tightbudget.workflows.induction import split
+from tightbudget.workflows.choices import split
 from tightbudget.workflows.prices import PricedWorkflow
 from tightbudget.workflows.workflow import Move, Workflow
 

@@ -38,15 +38,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightbudget.engine.buckets.compose import MAX_LENGTH, Part, Parts
 from tightbudget.engine.buckets.measures import LowerMeasure, UpperMeasure
 from tightbudget.engine.buckets.tilt import tilted_moments, without_tail
 from tightbudget.errors import PrecisionError
 from tightbudget.mechanisms.bounded_range import best_of_one_run, largest_of_one_run
-from tightbudget.mechanisms.composition import Composition, compose
-from tightbudget.mechanisms.exponential import ExponentialMechanism
+from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.convolve import correlate
 from tightbudget.numerics.rounding import (
@@ -64,6 +62,8 @@ from tightbudget.numerics.rounding import (
 from tightbudget.output_dp.stopping_lattice import TILTS, Kernel, Lattice, kernel
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Sketch
+from tightbudget.workflows.choices import Choices, split
+from tightbudget.workflows.own_points import OwnPoints
 
 LOG_G = TILTS * np.log(TILTS) - (1 + TILTS) * np.log1p(TILTS)
 # points of all nodes together, each of which keeps an array of doubles, or two: up to 2 GiB
@@ -110,55 +110,6 @@ class Graph:
         for node in self.nodes:
             sums.append(max((of_block[b] + sums[after] for b, after in node.moves), default=0.0))
         return sums[-1]
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Runs of one exponential mechanism, each chosen after all that was seen.
-
-    Attributes:
-        span: the length of the interval of losses, nats.
-        least: the length that lower bounds count with, at most ``span``.
-        runs: of the mechanism; 0 for none.
-    """
-
-    span: float = 0.0
-    least: float = 0.0
-    runs: int = 0
-
-    @staticmethod
-    def of(chosen: Composition) -> Choices:
-        """The runs of the exponential mechanism that ``chosen`` is made of, or of none."""
-        for mechanism, runs in chosen.parts:
-            assert isinstance(mechanism, ExponentialMechanism)
-            return Choices(mechanism.epsilon, mechanism.least_epsilon, runs)
-        return Choices()
-
-    def rise(self) -> FloatArray:
-        """(tilts,): ln E_P[e^(theta L)] of all runs, each with the t that is worst for the tilt."""
-        if not self.runs:
-            return np.zeros(TILTS.size)
-        t = self.span * np.arange(65)[:, None] / 64
-        with np.errstate(divide="ignore"):
-            stay = np.log(np.expm1(self.span - t) / math.expm1(self.span)) + t
-            leave = np.log(np.expm1(t) / math.expm1(self.span))
-        logs = np.logaddexp(stay + TILTS * t, leave + TILTS * (t - self.span))
-        return np.asarray(self.runs * logs.max(axis=0))
-
-
-# Proof: proofs/choices.v, theorems choices, induction_covers
-# Proof: proofs/choices.v, theorems joint_by_deltas, two_ends, bounded_range
-def split(block: Composition) -> tuple[Composition, Composition]:
-    """A block without its exponential mechanism, and the runs of that one.
-
-    Of several that differ, the worst order is not known: they stay in the block, and each is
-    charged the pair of its runs.
-    """
-    chosen = [part for part in block.parts if isinstance(part[0], ExponentialMechanism)]
-    if len(chosen) != 1:
-        return block, Composition()
-    ((mechanism, runs),) = chosen
-    return compose(m * k for m, k in block.parts if m is not mechanism), mechanism * runs
 
 
 class GraphLosses:
@@ -410,8 +361,13 @@ class WorkflowInduction:
             raise PrecisionError("a tilted mass is out of the range of doubles") from error
         self.x = (self.first + np.arange(self.points)) * h
         self.choices = losses.choices
-        ahead = [_OwnPoints.of(c.span, h, 0, 1).margin for c in self.choices if c.runs]
-        reach = self.points + 1 + max([len(k.upper) for k in self.kernels] + ahead)
+        above, below = (
+            [OwnPoints.of(span, h, self.first, self.points) for span in spans]
+            for spans in ([c.span for c in self.choices], [c.least for c in self.choices])
+        )
+        self.own_above, self.own_below = above, below
+        margins = max(points.margin for points in above)
+        reach = self.points + 1 + max(margins, *(len(k.upper) for k in self.kernels))
         # e^-x at the points x = 0, h, 2h, ..., at most
         fall = np.exp(-h * np.arange(reach)) * (1 - (16 + 4 * h * reach) * UNIT)
         self.fall = np.where(fall > _UNDERFLOW, fall, 0.0)
@@ -464,9 +420,8 @@ class WorkflowInduction:
 
     def _before(self, block: int, sure: float, value: FloatArray) -> FloatArray:
         """An upper bound of E_P[(V - sure)(l + L); L finite] at the points l before a block."""
-        one = self.choices[block]
-        for _ in range(one.runs):
-            own = _OwnPoints.of(one.span, self.step, self.first, self.points)
+        own = self.own_above[block]
+        for _ in range(self.choices[block].runs):
             # a rising function; where rounding has it fall, the larger value is a bound after it
             whole = np.maximum.accumulate(self._extended(sure, value, -own.margin, 2 * own.margin))
             whole = largest_of_one_run(own.span, own.cells, own.above(whole)[::-1])[::-1]
@@ -531,12 +486,11 @@ class WorkflowInduction:
         self, block: int, sure: float, p: FloatArray, q: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """A at least and e^-l B at most, at the points l before a block."""
-        k, weights, one = self.kernels[block], self.sums[block], self.choices[block]
-        for _ in range(one.runs):
-            own = _OwnPoints.of(one.least, self.step, self.first, self.points)
+        k, weights, own = self.kernels[block], self.sums[block], self.own_below[block]
+        for _ in range(self.choices[block].runs):
             reached = self._reached(sure, p, q, -own.margin, self.points + 2 * own.margin)
             p, q = own.below(*reached)
-            p, q = best_of_one_run(one.least, own.cells, own.step, p[::-1], q[::-1])
+            p, q = best_of_one_run(self.choices[block].least, own.cells, own.step, p[::-1], q[::-1])
             p, q = own.back_below(p[::-1], q[::-1])
         if self.still[block]:
             return p, q
@@ -554,122 +508,6 @@ class WorkflowInduction:
             np.concatenate([np.full(left, sure), p[inside], np.full(right, p[-1])]),
             np.concatenate([np.zeros(left), q[inside], np.full(right, q[-1])]),
         )
-
-
-@dataclass(frozen=True)
-class _OwnPoints:
-    """The points i ``step`` of which a span is a multiple, beside the points of the lattice.
-
-    Attributes:
-        span: at least the length of the interval of losses, and ``cells`` steps, nats.
-        cells: steps in the span.
-        step: the distance of points; that of the lattice, if the span is a multiple of it.
-        margin: how many points of the lattice a window needs on either side.
-        lattice: the distance of its points, its first point, and their number in the window.
-    """
-
-    span: float
-    cells: int
-    step: float
-    margin: int
-    lattice: tuple[float, int, int]
-
-    @staticmethod
-    def of(span: float, h: float, first: int, points: int) -> _OwnPoints:
-        cells = math.ceil(Fraction(span) / Fraction(h))
-        if cells * h <= span * (1 + 256 * UNIT):
-            return _OwnPoints(cells * h * (1 + 2 * UNIT), cells, h, cells, (h, first, points))
-        step = span / cells * (1 + 4 * UNIT)
-        return _OwnPoints(cells * step * (1 + 2 * UNIT), cells, step, cells + 3, (h, first, points))
-
-    @property
-    def _aligned(self) -> bool:
-        return self.step == self.lattice[0]
-
-    @functools.cached_property
-    def _between(self) -> _Between:
-        """Places the own points between points of the lattice and its margins."""
-        h, first, points = self.lattice
-        inner = self._inner
-        return _Between.of(
-            (inner[0] - self.cells) * self.step,
-            self.step,
-            inner[1] + 2 * self.cells,
-            (first - self.margin) * h,
-            h,
-            points + 2 * self.margin,
-        )
-
-    @functools.cached_property
-    def _back(self) -> _Between:
-        h, first, points = self.lattice
-        inner = self._inner
-        return _Between.of(first * h, h, points, inner[0] * self.step, self.step, inner[1])
-
-    @property
-    def _inner(self) -> tuple[int, int]:
-        """The first own point at or before the window, and how many reach beyond its end."""
-        h, first, points = self.lattice
-        start = math.floor(first * h / self.step - 1e-3)
-        return start, math.ceil((first + points - 1) * h / self.step + 1e-3) - start + 1
-
-    def above(self, value: FloatArray) -> FloatArray:
-        """Upper bounds at own points, from those at the window's points and its margins."""
-        return value if self._aligned else self._between.above(value)
-
-    def back_above(self, value: FloatArray) -> FloatArray:
-        """Upper bounds at the window's points from those at own points."""
-        return value if self._aligned else self._back.above(value)
-
-    def below(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A at least and e^-l B at most, at own points."""
-        return (p, q) if self._aligned else self._between.below(p, q)
-
-    def back_below(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A at least and e^-l B at most, at the window's points."""
-        return (p, q) if self._aligned else self._back.below(p, q)
-
-
-@dataclass(frozen=True)
-class _Between:
-    """Points, each of which lies between two neighbours of other points.
-
-    Attributes:
-        left: (n,) the index of the left neighbour.
-        behind: (n,) how far each point is from it, nats; off by at most ``off``.
-        h: the distance of the other points, nats.
-    """
-
-    left: NDArray[np.intp]
-    behind: FloatArray
-    h: float
-    off: float
-
-    @staticmethod
-    def of(start: float, step: float, n: int, first: float, h: float, points: int) -> _Between:
-        x = start + np.arange(n) * step
-        left = np.clip(np.floor((x - first) / h).astype(np.intp), 0, points - 2)
-        behind = x - (first + left * h)
-        off = 8 * UNIT * (abs(start) + abs(first) + n * step + points * h)
-        assert float(behind.min()) >= -off
-        assert float(behind.max()) <= h + off
-        return _Between(left, np.clip(behind, 0.0, h), h, off)
-
-    def above(self, value: FloatArray) -> FloatArray:
-        """Upper bounds of a rising function on chords, which are straight in e^-l."""
-        share = -np.expm1(-self.behind) / -math.expm1(-self.h)
-        share = np.minimum(1.0, share * (1 + 16 * UNIT) + 2 * self.off / min(1.0, self.h))
-        left, right = value[self.left], value[self.left + 1]
-        return np.asarray((left + share * (right - left)) * (1 + 4 * UNIT))
-
-    def below(self, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A and e^-l B of what is done at the better neighbour, at each point's own loss."""
-        fall = np.exp(-self.behind) * (1 + 16 * UNIT + 2 * self.off)
-        rise = np.exp(self.h - self.behind) * (1 + 16 * UNIT + 2 * self.off)
-        options = [(p[self.left], q[self.left] * fall), (p[self.left + 1], q[self.left + 1] * rise)]
-        (p, q), (other_p, other_q) = options
-        better = other_p - other_q > p - q
-        return np.where(better, other_p, p), np.where(better, other_q, q)
 
 
 @dataclass(frozen=True, eq=False)
