@@ -151,3 +151,22 @@ def test_what_is_no_json_or_no_file_is_refused(tmp_path: Path) -> None:
         read_workflow(in_file(tmp_path, "[]", "a.json"))
     with pytest.raises(tb.errors.FileError, match=r"b.toml: no such file"):
         read_workflow(tmp_path / "b.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"workflow": "w.toml"}, "workflow must be a Workflow, before the path, got 'w.toml'"),
+        ({"prices": {9: 0.5}}, "prices must name states of the workflow, got 9"),
+        ({"weights": {9: 0.5}}, "weights must name states of the workflow, got 9"),
+        ({"prices": {1: "x"}}, r"prices\[1\] must be"),
+        ({"weights": {1: 0.0}}, r"weights\[1\] must be"),
+    ],
+)
+def test_what_cannot_be_written_leaves_no_file(
+    given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    chain = Workflow.chain(tb.Gaussian(5.0), [1, 2])
+    with pytest.raises(tb.ParameterError, match=message):
+        write_workflow(**{"workflow": chain, "path": tmp_path / "a.toml", **given})
+    assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from typing import Any
 
 from tightbudget.accounting.plan_file import parse_tables, toml_value
 from tightbudget.errors import FileError, ParameterError, TightBudgetError
-from tightbudget.numerics.validate import non_negative, positive
+from tightbudget.numerics.validate import non_negative, positive, refuse
 from tightbudget.output_dp.guarantee import Cell, cell_from_lists
 from tightbudget.text_file import read_text, write_text
 from tightbudget.workflows.workflow import Workflow
@@ -87,14 +87,18 @@ def write_workflow(
 
     Raises:
         FileError: the file cannot be written.
-        ParameterError: a weight or a price is refused.
+        ParameterError: a weight or a price is refused, or its state is unknown; nothing was
+            written.
     """
+    if not isinstance(workflow, Workflow):
+        raise refuse("workflow", "be a Workflow, before the path", workflow)
     content = workflow.to_dict()
-    for row in content["workflow"]:
-        state = cell_from_lists(row["state"])
-        for name, given in (("weight", weights), ("price", prices)):
-            if given is not None and state in given:
-                row[name] = float(given[state])
+    rows = {cell_from_lists(row["state"]): row for row in content["workflow"]}
+    for name, given, checked in (("weight", weights, positive), ("price", prices, non_negative)):
+        for state, number in (given or {}).items():
+            if state not in rows:
+                raise refuse(f"{name}s", "name states of the workflow", state)
+            rows[state][name] = checked(**{f"{name}s[{state!r}]": number})
     _parsed(content)
     is_json = str(path).removesuffix(".gz").endswith(".json")
     write_text(path, json.dumps(content) + "\n" if is_json else _toml(content))
