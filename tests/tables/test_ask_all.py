@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.tables.cases import CASES, COLUMNS, in_duckdb, table
-from tests.tables.test_laws import Silent
+from tests.tables.test_laws import Silent, with_one_key
 
 import tightbudget as tb
 from tightbudget.errors import BudgetError
@@ -32,7 +32,10 @@ def same(one: Any, other: Any) -> bool:
     return str(one) == str(other)
 
 
-def test_all_questions_together_are_answered_as_one_by_one() -> None:
+def test_all_questions_together_are_answered_as_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_one_key(monkeypatch)  # a new key puts the units into other halves of GatedCounts
     session = tb.Session(table(COLUMNS), tb.OutputDPOdometer(), noise=Silent())
     questions = [case.mechanism for case in CASES]
     for question, answer in zip(questions, session.ask_all(questions), strict=True):
