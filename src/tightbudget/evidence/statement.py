@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tightbudget import notebook
-from tightbudget.errors import LedgerCorruptError, ParameterError, PrecisionError
+from tightbudget.drawing import inline_picture
+from tightbudget.errors import ExtraError, LedgerCorruptError, ParameterError, PrecisionError
+from tightbudget.evidence.registry import record, to_yaml
 from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import open_probability, refuse
@@ -25,10 +27,12 @@ from tightbudget.output_dp.amount import Amount, in_short
 
 if TYPE_CHECKING:  # a statement on a run needs no database
     from tightbudget.ledger.ledger import Ledger
+    from tightbudget.tables.table import Table
 
 NOT_KNOWN = "not known to this tool"
 _VERSION = 1
 _DELTAS = (1e-5, 1e-7, 1e-9, 1e-12)  # of the curve's rows, beside the delta that was asked for
+_CURVE = tuple(10.0**-k for k in range(1, 13))  # of the picture
 _MOST_RUNS = 200  # runs of a budget with a line each; the others are counted
 _MOST_PARTS = 100  # parts of a budget with a line each
 _READINGS = 5  # of a ledger that goes on while it is read
@@ -60,6 +64,9 @@ _HEADINGS = (
 
 Row = tuple[str, str]
 
+# The registry of deployments has these words.
+Variant = Literal["Pure DP", "Approximate DP", "Zero-concentrated DP", "Custom"]
+
 
 @dataclass(frozen=True)
 class Section:
@@ -82,11 +89,19 @@ class PrivacyStatement:
         title: what it is about.
         sections: under the headings of NIST SP 800-226.
         warning: "" or why the statement must not be relied on; it is the first line everywhere.
+        variant: the variant of differential privacy of ``parameters``.
+        parameters: of epsilon (nats), delta and rho those that bound the privacy loss: of a run its
+            upper bound; of a budget that is closed and holds nothing what it has spent; else the
+            budget's cap.
+        run: the run that it is about; None if it is about a budget.
     """
 
     title: str
     sections: tuple[Section, ...]
     warning: str = ""
+    variant: Variant = "Custom"
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    run: Composable | None = None
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -131,10 +146,41 @@ class PrivacyStatement:
             for section in self.sections
         )
         title = f"Statement of privacy: {html.escape(self.title)}"
+        body = self._picture() + body
         warned = f'<p class="warning">{html.escape(self.warning)}</p>' if self.warning else ""
         return (
             f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>'
             f"<style>{_STYLE}</style>{warned}<h1>{title}</h1>{body}</html>\n"
+        )
+
+    def to_registry(self) -> str:
+        """Writes a draft record for the registry of deployments, in YAML.
+
+        What a person must write begins with "TODO"; the registry's fields are those of September
+        2026.
+
+        Raises:
+            LedgerCorruptError: the statement has a warning: no record is made from it.
+        """
+        if self.warning:
+            raise LedgerCorruptError(f"no record is made from this statement: {self.warning}")
+        known = {
+            section.heading: {
+                field: text.removeprefix("said: ")
+                for field, text in section.rows
+                if text != NOT_KNOWN
+            }
+            for section in self.sections
+        }
+        return to_yaml(
+            record(
+                self.title,
+                known,
+                variant=self.variant,
+                parameters=self.parameters,
+                lasting=self.run is None,
+                version=metadata.version("tightbudget"),
+            )
         )
 
     def model_card(self) -> str:
@@ -144,6 +190,17 @@ class PrivacyStatement:
         for section in self.sections[:3]:
             lines += [f"- {_cell(field)}: {_cell(known)}" for field, known in section.rows]
         return "\n".join(lines) + "\n"
+
+    def _picture(self) -> str:
+        """Draws the curve of the run; no picture without matplotlib, or without a bound to draw."""
+        if self.run is None:
+            return ""
+        try:
+            curve = self.run.curve(deltas=_CURVE)
+            said = f"epsilon over delta of {html.escape(self.title)}; the rows below have numbers"
+            return inline_picture(lambda ax: curve.plot(ax=ax), said)
+        except (ExtraError, PrecisionError):
+            return ""
 
     def __repr__(self) -> str:
         warned = f"{self.warning}; " * bool(self.warning)
@@ -175,12 +232,13 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
     if not isinstance(run, Composable):
         raise refuse("run", "be a mechanism or a composition", run)
     delta, said = open_probability(delta=delta), _checked(said)
+    epsilon = run.epsilon(delta)
     parts = [f"{mechanism}, {runs:,} times" for mechanism, runs in run.parts]
     relation = next((m.relation for m, _ in run.parts if m.relation is not None), None)
     known: dict[str, list[Row]] = {
         "Privacy parameters": [
             ("variant", "approximate differential privacy, (epsilon, delta)"),
-            (f"epsilon at delta = {delta!r}, nats", _certified(run.epsilon(delta))),
+            (f"epsilon at delta = {delta!r}, nats", _certified(epsilon)),
             *[
                 (f"epsilon at delta = {other!r}, nats", _at(run, other))
                 for other in _DELTAS
@@ -197,7 +255,13 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
     if relation is not None and "neighbours" not in said:
         known["Unit of privacy"] = [(_SAID["neighbours"][1], f"{relation.value} (declared)")]
     title = parts[0] if len(parts) == 1 else f"{len(parts)} mechanisms"
-    return PrivacyStatement(title, _sections(known, said))
+    return PrivacyStatement(
+        title,
+        _sections(known, said),
+        variant="Approximate DP",
+        parameters={"epsilon": epsilon.upper, "delta": delta},
+        run=run,
+    )
 
 
 def statement_of_budget(
@@ -205,6 +269,7 @@ def statement_of_budget(
     budget: str,
     *,
     delta: float | None = None,
+    table: Table | None = None,
     strict: bool = False,
     **said: str,
 ) -> PrivacyStatement:
@@ -222,6 +287,8 @@ def statement_of_budget(
         budget: the name of the budget.
         delta: the statement says also at which epsilon, in nats, all that the budget's cap lets
             through is (epsilon, delta)-DP; it does not if absent.
+        table: the table that the budget's questions were asked of; its unit, its neighbours and
+            what a unit contributes are then known.
         strict: True to refuse a ledger that does not verify.
         **said: as for :func:`statement_of_run`.
 
@@ -235,6 +302,7 @@ def statement_of_budget(
     said, warning = _checked(said), ""
     account = ledger.budget(budget)
     cap = [] if delta is None else [_of_cap(account, open_probability(delta=delta))]
+    declared = [] if table is None else _declared(table, said)
     for _ in range(_READINGS):
         before = ledger.head()
         now = account.statement()
@@ -275,7 +343,41 @@ def statement_of_budget(
             *([("further parts", "not shown")] if len(parts) > _MOST_PARTS else []),
         ],
     }
-    return PrivacyStatement(f"budget {budget}", _sections(known, said), warning)
+    if declared:
+        known["Unit of privacy"] = declared
+    final = now.closed and not now.held.amount and not now.held.delta
+    amount = now.spent if final else now.cap
+    variant, parameters = _loss(amount)
+    if variant == "Custom" and delta is not None:
+        variant, parameters = "Approximate DP", {"epsilon": account.epsilon(delta), "delta": delta}
+    return PrivacyStatement(
+        f"budget {budget}", _sections(known, said), warning, variant, parameters
+    )
+
+
+def _loss(amount: Amount) -> tuple[Variant, dict[str, float]]:
+    """The variant of differential privacy that an amount is of, with its parameters."""
+    delta = {"delta": amount.delta} if amount.delta else {}
+    if amount.unit == "epsilon":
+        return "Approximate DP" if delta else "Pure DP", {"epsilon": amount.amount, **delta}
+    if amount.unit == "rho" and not delta:
+        return "Zero-concentrated DP", {"rho": amount.amount}
+    return "Custom", {}
+
+
+def _declared(table: Table, said: dict[str, str]) -> list[Row]:
+    """Writes what a table declares of its units, where the caller says nothing else."""
+    if not callable(getattr(table, "contribution", None)):
+        raise refuse("table", "be a tb.Table", table)
+    groups = f", in at most {table.groups:,} groups" * (table.unit is not None)
+    rows = {
+        "unit": "each row" if table.unit is None else f"all rows with the same {table.unit}",
+        "neighbours": "one has all rows of the other, and all rows of one unit more",
+        "contribution": "one row"
+        if table.unit is None
+        else f"at most {table.rows:,} rows{groups}; which ones is drawn anew for each answer",
+    }
+    return [(_SAID[name][1], f"{row} (declared)") for name, row in rows.items() if name not in said]
 
 
 def _of_cap(account: Any, delta: float) -> Row:
@@ -343,11 +445,11 @@ def _checked(said: dict[str, str]) -> dict[str, str]:
 def _sections(known: dict[str, list[Row]], said: dict[str, str]) -> tuple[Section, ...]:
     """Puts what is known, said and open under the headings, each field once."""
     rows: dict[str, list[Row]] = {heading: list(known.get(heading, [])) for heading in _HEADINGS}
-    for name, (heading, field) in _SAID.items():
+    for name, (heading, line) in _SAID.items():
         if name in said:
-            rows[heading].append((field, f"said: {said[name].strip()}"))
-        elif field not in [other for other, _ in rows[heading]]:
-            rows[heading].append((field, NOT_KNOWN))
+            rows[heading].append((line, f"said: {said[name].strip()}"))
+        elif line not in [other for other, _ in rows[heading]]:
+            rows[heading].append((line, NOT_KNOWN))
     return tuple(Section(heading, tuple(rows[heading])) for heading in _HEADINGS if rows[heading])
 
 

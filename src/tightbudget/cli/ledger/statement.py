@@ -21,6 +21,7 @@ class StatementForm(StrEnum):
     MARKDOWN = "markdown"
     HTML = "html"
     CARD = "card"
+    REGISTRY = "registry"
 
 
 def statement(
@@ -35,7 +36,10 @@ def statement(
     ] = None,
     form: Annotated[
         StatementForm,
-        typer.Option("--as", help="How it is written; card is a block for a model card."),
+        typer.Option(
+            "--as",
+            help="How it is written; card: a block for a model card; registry: a draft record.",
+        ),
     ] = StatementForm.MARKDOWN,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a ledger that does not verify (exit code 7).")
@@ -64,6 +68,8 @@ def _written(found: PrivacyStatement, form: StatementForm) -> str:
             return found.to_html()
         case StatementForm.CARD:
             return found.model_card()
+        case StatementForm.REGISTRY:
+            return found.to_registry()
         case StatementForm.MARKDOWN:
             return found.to_markdown()
 
