@@ -154,7 +154,7 @@ ax = curve.plot()
 # %% [markdown]
 # ## Where to go on
 #
-# - A model that may stop training early, and gets change: [the second notebook](02-dp-sgd-with-change.md).
+# - A classifier that may stop training early, and gets change: [the second notebook](02-a-classifier-with-opacus.md).
 # - [How much noise each method asks for](06-noise-for-a-target.md) to meet one target.
 # - The same in ten minutes, without pictures: [the tutorial](../tutorial.md).
 # - What ε says about a person, and what it does not: [what an epsilon

@@ -3,6 +3,7 @@
     python docs/notebooks/pages.py folder                     all: NAME.md, NAME.ipynb and pictures
     python docs/notebooks/pages.py folder 01-first-budget     one notebook
     python docs/notebooks/pages.py folder --html              also NAME.html, to be looked at
+    python docs/notebooks/pages.py --keep NAME                keeps the outputs of one
 
 A notebook is a Python script in this folder, in jupytext's percent format, whose name begins with
 a digit. It is executed from top to bottom by a fresh kernel in a new, empty folder. A cell that
@@ -14,11 +15,17 @@ Tags and metadata of cells:
   statements for what the text claims.
 - ``tags=["hide-input"]``: the page shows the code of the cell folded.
 - ``alt="..."``: the cell draws one picture, and this text describes it.
+
+A notebook with the line ``<!-- needs: name -->`` is executed where the module of that name is
+installed (``make adapters``). Elsewhere its page shows the outputs of the file ``kept/NAME.ipynb``,
+which has them from ``--keep``, and says so; they are refused once the notebook's text has changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import importlib.util
 import itertools
 import os
 import re
@@ -43,13 +50,17 @@ __all__ = [
     "Page",
     "execute",
     "executed",
+    "kept",
     "main",
+    "missing",
     "page",
     "pictures",
     "sources",
 ]
 
 NOTEBOOKS = Path(__file__).resolve().parent
+KEPT = NOTEBOOKS / "kept"
+NEEDS = re.compile(r"^# <!-- needs: (\w+) -->$", re.MULTILINE)
 _SECONDS = (
     300  # for a cell; each whole notebook takes less than 30 s of CPU time
 )
@@ -175,7 +186,47 @@ def execute(source: Path) -> Any:
         cell for cell in notebook.cells if not _tagged(cell, "remove-cell")
     ]
     _number(notebook)
+    needs = NEEDS.findall(source.read_text(encoding="utf-8"))
+    notebook.metadata["tightbudget_ran_with"] = {
+        name: importlib.metadata.version(name) for name in needs
+    }
     return notebook
+
+
+def missing(source: Path) -> list[str]:
+    """The modules that a notebook needs and that are not installed."""
+    needs = NEEDS.findall(source.read_text(encoding="utf-8"))
+    return [
+        name for name in needs if importlib.util.find_spec(name) is None
+    ]
+
+
+def kept(source: Path) -> Any:
+    """The notebook with the outputs of an earlier run, which a file has.
+
+    Raises:
+        RuntimeError: the file is not there, or its text is not that of the notebook.
+    """
+    path = KEPT / f"{source.stem}.ipynb"
+    notebook = nbformat.read(path, as_version=4) if path.exists() else None
+    if notebook is None or _texts(notebook) != _texts(
+        jupytext.read(source)
+    ):
+        raise RuntimeError(
+            f"{source.name} has changed since its outputs were kept, and needs "
+            f"{', '.join(missing(source))} to run: make adapters, and then "
+            f"python docs/notebooks/pages.py --keep {source.stem}"
+        )
+    return notebook
+
+
+def _texts(notebook: Any) -> list[tuple[str, str]]:
+    """The kinds and the texts of the cells that a page shows."""
+    return [
+        (cell.cell_type, cell.source)
+        for cell in notebook.cells
+        if not _tagged(cell, "remove-cell")
+    ]
 
 
 def pictures(notebook: Any) -> list[str]:
@@ -196,6 +247,11 @@ def page(name: str, notebook: Any) -> Page:
         notebook, {"unique_key": name, "output_files_dir": f"{name}_files"}
     )
     download = f"\n---\n\n[Download this page as a Jupyter notebook]({name}.ipynb)\n"
+    if ran_with := notebook.metadata.get("tightbudget_ran_with"):
+        said = ", ".join(
+            f"{one} {version}" for one, version in ran_with.items()
+        )
+        download += f"\nIts outputs are those of a run with {said}.\n"
     text = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" + download
     content = nbformat.writes(_standing_alone(notebook)).encode()
     return Page(
@@ -204,13 +260,16 @@ def page(name: str, notebook: Any) -> Page:
 
 
 def executed(source: Path) -> Page:
-    """Executes a notebook and returns it as a page.
+    """Executes a notebook and returns it as a page; one that cannot run here has kept outputs.
 
     Raises:
         CellExecutionError: a cell raised.
-        RuntimeError: a cell wrote to stderr, or draws other pictures than its ``alt`` says.
+        RuntimeError: a cell wrote to stderr, draws other pictures than its ``alt`` says, or the
+            kept outputs are of another text.
     """
-    return page(source.stem, execute(source))
+    return page(
+        source.stem, kept(source) if missing(source) else execute(source)
+    )
 
 
 def _checked(source: Path, cell: Any) -> None:
@@ -299,17 +358,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0] if __doc__ else None
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument(
         "names", nargs="*", help="such as 01-first-budget; all if absent"
     )
     parser.add_argument(
         "--html", action="store_true", help="also write NAME.html"
     )
+    parser.add_argument(
+        "--keep", metavar="NAME", help="keep the outputs of this notebook"
+    )
     asked = parser.parse_args()
     found = {source.stem: source for source in sources()}
+    if asked.keep:
+        nbformat.write(
+            execute(found[asked.keep]), KEPT / f"{asked.keep}.ipynb"
+        )
+        return
+    if asked.folder is None:
+        parser.error("name a folder, or --keep NAME")
     for name in asked.names or found:
-        notebook = execute(found[name])
+        notebook = (kept if missing(found[name]) else execute)(found[name])
         page(name, notebook).write(asked.folder)
         if asked.html:
             text, _ = HTMLExporter().from_notebook_node(notebook)

@@ -25,13 +25,15 @@ SOURCES = {source.stem: source for source in pages.sources()}
 # what a notebook promises to show; its claims in numbers are asserted in its hidden cells
 PICTURES = {
     "01-first-budget": 2,
-    "02-dp-sgd-with-change": 2,
+    "02-a-classifier-with-opacus": 2,
     "03-a-ledger-for-a-team": 2,
     "04-tables-from-data": 2,
     "05-reading-a-papers-claim": 1,
     "06-noise-for-a-target": 2,
-    "07-many-rows-a-person": 2,
+    "07-monthly-tables-of-a-survey": 2,
+    "08-a-mixed-study-for-a-paper": 1,
 }
+WITH_NEEDS = [name for name, source in SOURCES.items() if pages.NEEDS.search(source.read_text())]
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 
@@ -70,10 +72,45 @@ def test_links_lead_on(name: str) -> None:
         assert target.is_file() or target.with_suffix(".py").is_file(), link
 
 
+def run_where(name: str) -> Any:
+    """A notebook that needs a large package is run by `make adapters`."""
+    return pytest.param(name, marks=[pytest.mark.needs] if name in WITH_NEEDS else [])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", [run_where(name) for name in SOURCES])
 def test_a_notebook_runs_and_draws_what_it_promises(name: str, tmp_path: Path) -> None:
-    page = pages.executed(SOURCES[name])
+    if lacking := pages.missing(SOURCES[name]):
+        pytest.skip(f"make adapters: the notebook needs {', '.join(lacking)}")
+    draws_what_it_promises(name, pages.page(name, pages.execute(SOURCES[name])), tmp_path)
+
+
+@pytest.mark.parametrize("name", WITH_NEEDS)
+def test_where_a_notebook_cannot_run_its_page_has_kept_outputs(name: str, tmp_path: Path) -> None:
+    page = pages.page(name, pages.kept(SOURCES[name]))
+    draws_what_it_promises(name, page, tmp_path)
+    assert re.search(r"\nIts outputs are those of a run with opacus \d[\w.]+\.\n$", page.markdown)
+
+
+def test_outputs_of_another_text_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "KEPT", tmp_path)
+    source = written(tmp_path, "\n1 + 1")
+    text = f"# %% [markdown]\n# <!-- needs: nowhere_to_be_found -->\n\n{source.read_text()}"
+    source.write_text(text, encoding="utf-8")
+    run = jupytext.read(source)
+    nbformat.write(run, tmp_path / "0-made-up.ipynb")
+    assert "1 + 1" in pages.executed(source).markdown
+    source.write_text(text.replace("1 + 1", "1 + 2"), encoding="utf-8")
+    with pytest.raises(RuntimeError, match="has changed since its outputs were kept, and needs no"):
+        pages.executed(source)
+    (tmp_path / "0-made-up.ipynb").unlink()
+    with pytest.raises(RuntimeError, match="--keep 0-made-up"):
+        pages.executed(source)
+
+
+def draws_what_it_promises(name: str, page: Any, tmp_path: Path) -> None:
     page.write(tmp_path)
     text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
     drawn = re.findall(r"^!\[(.*)\]\((.*)\)$", text, re.MULTILINE)
