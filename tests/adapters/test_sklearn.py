@@ -53,14 +53,17 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import check_is_fitted
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import sklearn as adapter
 from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV
+from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.charging import Keyed
 from tightbudget.release.default_meter import default_meter
+from tightbudget.release.noise.trials import number_of_trials
 from tightbudget.release.release import paid, what_if
 
 ANGLES = np.arange(120) * 2.0
@@ -579,7 +582,7 @@ def test_what_is_kept_knows_no_meter() -> None:
     again = pickle.loads(pickle.dumps(tried))
     assert (again.predict(X) == tried.predict(X)).all()
     assert clone(tried).get_params(deep=False).keys() == {
-        "estimator", "param_grid", "score_epsilon", "folds", "refit", "n_jobs",
+        "estimator", "param_grid", "score_epsilon", "folds", "refit", "n_jobs", "trials", "delta",
     }  # fmt: skip
 
 
@@ -599,6 +602,204 @@ def test_a_search_on_a_ledger_has_a_key_and_runs_once(tmp_path: Path) -> None:
         assert ada.spent == charged
         clone(tried).fit(X, Y, meter=ada.keyed("T"))
         assert ada.spent.epsilon >= 2 * 6.5
+
+
+# ------------------------------------------------------------------- a random number of trials
+
+
+class Coins:
+    """Coins of a generator, and no other noise."""
+
+    batch = 1
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.tossed = 0
+
+    def coin(self) -> bool:
+        self.tossed += 1
+        return bool(self.random.integers(2))
+
+    def laplace(self, scale: Any, size: int) -> Any:
+        return np.zeros(size, dtype=np.int64)
+
+    gaussian = laplace
+
+
+class Side(Spy):
+    """A model that is right where "yes" is on the right, and only then; it may raise, or pay more.
+
+    What it pays beyond what it says is ``more``.
+    """
+
+    def __init__(self, right: bool = True, fails: bool = False, more: float = 0.0) -> None:
+        super().__init__()
+        self.right = right
+        self.fails = fails
+        self.more = more
+
+    def fit(self, X: Any, y: Any, *, meter: tb.release.Meter, noise: Any = None) -> Self:
+        if self.fails:
+            raise ValueError("of these records")
+        if self.more:
+            paid(meter, OutputDP({"value": self.more}), X, lambda _: (None, "value"))
+        return super().fit(X, y, meter=meter, noise=noise)
+
+    def predict(self, X: Any) -> Any:
+        found = super().predict(X)
+        return found if self.right else np.where(found == "yes", "no", "yes")
+
+
+class Chosen(Spy):
+    """A model that notes which combination it is."""
+
+    numbers: ClassVar[list[int]] = []
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__()
+        self.number = number
+
+    def fit(self, X: Any, y: Any, *, meter: tb.release.Meter, noise: Any = None) -> Self:
+        self.numbers.append(self.number)
+        return super().fit(X, y, meter=meter, noise=noise)
+
+
+LAWS = [
+    tb.trials.NegativeBinomial(4.0),
+    tb.trials.NegativeBinomial(4.0, 0.0),
+    tb.trials.Poisson(3.0),
+    tb.trials.Binomial(6, 0.5),
+]
+ONE = ShuffleSplit(1, random_state=0)
+
+
+def tried_at_random(estimator: Any, grid: Any, **more: Any) -> PrivateGridSearchCV:
+    return search(estimator, grid, **{"trials": LAWS[0], "delta": 1e-4, "folds": ONE} | more)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("folds", [ONE, 3, PUBLIC], ids=["one", "three", "public"])
+@pytest.mark.parametrize("refit", [True, False])
+def test_trials_are_drawn_first_and_paid_once(law: Any, folds: Any, refit: bool) -> None:
+    """The charge is the upper bound of the costliest combination, whatever was drawn."""
+    score = None if folds is PUBLIC else 0.25
+    parts = 3 if folds == 3 else 1
+    meter = tb.OutputDPFilter(100, 1)
+    chosen = {"trials": law, "folds": folds, "score_epsilon": score, "refit": refit}
+    tried = tried_at_random(Spy(), EPSILONS, **chosen)
+    before = tried.what_if(meter)
+    Spy.seen.clear()
+    tried.fit(X, Y, meter=meter, noise=Coins(7))
+    drawn = number_of_trials(law, Coins(7))
+    assert len(Spy.seen) == parts * drawn + (refit and drawn > 0)
+    run = tb.ApproximateDP(1.0, float(DELTA)) * parts
+    run += tb.ApproximateDP(0.25) * (0 if score is None else parts)
+    price = exact(epsilon=run.best_of(law).answer(delta=1e-4).bounds.upper)
+    last = Fraction(tried.best_params_["epsilon"]) if refit else 0
+    assert spent(meter) == (price + last, Fraction(1, 10_000) + refit * DELTA)
+    assert tried.release_.receipt.charged.epsilon == float(price)
+    assert before.least.epsilon == float(price)
+    assert before.most.epsilon == pytest.approx(float(price) + refit, rel=1e-15)
+    assert exact(epsilon=before.most.epsilon) >= price + refit
+
+
+def test_the_best_of_the_trials_is_released() -> None:
+    tried = tried_at_random(Side(), {"right": [False, True]}, trials=tb.trials.Binomial(12))
+    tried.fit(X, Y, meter=tb.OutputDPFilter(100, 1), noise=Coins(1))
+    assert tried.best_params_ == {"right": True}
+    assert tried.best_score_ == 1.0 == tried.score(X, Y)
+    assert not hasattr(tried, "cv_results_")
+
+
+def test_each_combination_is_as_likely_as_another() -> None:
+    Chosen.numbers.clear()
+    grid, law = {"number": [0, 1, 2]}, tb.trials.Binomial(90)
+    tried = tried_at_random(Chosen(), grid, trials=law, delta=0.01, refit=False)
+    tried.fit(X[:12], Y[:12], meter=tb.OutputDPFilter(1e6, 1), noise=Coins(3))
+    counted = np.bincount(Chosen.numbers)
+    assert counted.sum() == 90
+    assert (abs(counted - 30) < 18).all()  # four standard deviations
+
+
+def test_no_trial_and_trials_that_fail_are_paid_and_fit_nothing() -> None:
+    for law, grid, seed in (
+        (tb.trials.Poisson(1e-9), {}, 5),
+        (tb.trials.Binomial(3), {"fails": [True]}, 1),
+    ):
+        meter = tb.OutputDPFilter(1000, 1)
+        tried = tried_at_random(Side(), grid, trials=law).fit(X, Y, meter=meter, noise=Coins(seed))
+        assert tried.best_params_ is None
+        assert np.isnan(tried.best_score_)
+        assert spent(meter)[1] == Fraction(1, 10_000)  # and no fit after the search
+        with pytest.raises(NotFittedError):
+            check_is_fitted(tried.best_estimator_)
+
+
+def overpaid() -> bool:
+    """A fit that pays more than its what_if has said does not win, since no price covers it."""
+    tried = tried_at_random(Side(), {"more": [0.25]}, trials=tb.trials.Binomial(8), refit=False)
+    tried.fit(X, Y, meter=tb.OutputDPFilter(100, 1), noise=Coins(1))
+    return tried.best_params_ is None
+
+
+def test_a_fit_that_pays_more_than_it_said_is_the_worst() -> None:
+    assert overpaid()
+
+
+def scored_for_a_price() -> bool:
+    """One run of the price has the fit and the score of each fold."""
+    made = tried_at_random(Spy(), {})._search()
+    assert made is not None
+    return made.run == tb.ApproximateDP(0.5, float(DELTA)) + tb.ApproximateDP(0.25)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trials": 4}, "trials must be a law of tb.trials"),
+        ({"delta": 2.0}, r"delta must be in [0, 1], got 2.0"),
+        ({"delta": 0.0}, "delta must be above"),
+        ({"trials": None}, "delta must be 0 without trials: fits and scores add up, got 0.0001"),
+        ({"n_jobs": 2}, "n_jobs must be None or 1 with trials: one follows another, got 2"),
+        ({"param_grid": []}, "param_grid must have a combination of parameters, got []"),
+        ({"folds": StratifiedKFold(3)}, "folds must be an integer >= 2, or see no label"),
+        ({"score_epsilon": None}, "score_epsilon must be > 0, unless a PredefinedSplit"),
+        ({"estimator": LogisticRegression()}, "estimator must have a fit that takes a meter"),
+    ],
+)
+def test_trials_that_are_refused(options: dict[str, Any], said: str) -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    with pytest.raises(tb.ParameterError) as caught:
+        tried_at_random(Spy(), {}).set_params(**options).fit(X, Y, meter=meter)
+    assert said in str(caught.value)
+    assert spent(meter) == (0, 0)
+
+
+def test_trials_of_other_labels_or_beyond_the_budget_are_refused_unpaid() -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        tried_at_random(Spy(), {}).fit(X, Y[:-1], meter=meter)
+    with pytest.raises(ValueError, match="n_splits=3"):
+        tried_at_random(Spy(), {}, folds=3).fit(X[:2], Y[:2], meter=meter)
+    assert spent(meter) == (0, 0)
+    small = tb.OutputDPFilter(1, 1)
+    with pytest.raises(tb.errors.BudgetError, match="the search may cost epsilon"):
+        tried_at_random(Spy(), {}).fit(X, Y, meter=small)
+    assert spent(small) == (0, 0)
+
+
+def test_trials_on_a_ledger_settle_once_and_are_not_repeated(tmp_path: Path) -> None:
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        ada = ledger.open_budget("ada", epsilon=20, delta=1e-3)
+        tried = tried_at_random(PIPE, INSIDE).fit(X, Y, meter=ada.keyed("S"))
+        charged = ada.spent
+        keys = {event.key for event in ada.history() if event.kind == "settled"}
+        assert keys == {"S", "S#2"}  # the trials, and the last fit
+        with pytest.raises(tb.errors.SettlementError):
+            clone(tried).fit(X, Y, meter=ada.keyed("S"))
+        assert ada.spent == charged
+    assert (pickle.loads(pickle.dumps(tried)).predict(X) == tried.predict(X)).all()
 
 
 # -------------------------------------------------------------------- scikit-learn's own checks
@@ -779,6 +980,16 @@ def refused(call: Callable[[], Any]) -> bool:
 
 MUTATIONS = [
     Without(
+        "trials that pay what they like",
+        {"trials-keep-to-fits": 'paid: dict[str, Any] = {"meter": OutputDPOdometer()}'},
+        overpaid,
+    ),
+    Without(
+        "scores of trials for nothing",
+        {"scores-of-trials-cost": "run += ApproximateDP(0.0)"},
+        scored_for_a_price,
+    ),
+    Without(
         "a step learns",
         {"learning-steps-pay": "return False"},
         lambda: refused(lambda: adapter._payer(make_pipeline(StandardScaler(), Spy()))),
@@ -821,7 +1032,7 @@ MUTATIONS = [
     Without("one key for two", {"one-key-a-run": "if True:"}, threads_take_different_keys),
     Without(
         "scores for nothing",
-        {"scores-cost": "return printed_up(rounds * (sum(amounts) + 0) + last)"},
+        {"scores-cost": "return printed_up(rounds * (sum(amounts) + 0) + last + once)"},
         lambda: search(Spy(), {}).what_if(tb.OutputDPOdometer()).most.epsilon == 2.75,
     ),
     Without(

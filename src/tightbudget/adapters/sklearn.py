@@ -4,6 +4,7 @@
 stratified, so one record decides where others go; its scores are answers on private records that
 nobody pays for; a step before the model may learn from all rows; and a fit that exceeds the budget
 becomes a missing score. :class:`PrivateGridSearchCV` is a ``GridSearchCV`` without these faults.
+With ``trials`` it makes a random number of trials instead, and pays once for the best.
 
 A budget belongs to one process. So ``PrivateGridSearchCV`` runs its fits in threads, whatever
 backend of joblib is chosen. Other searches of scikit-learn send their fits to other processes if
@@ -12,6 +13,7 @@ backend of joblib is chosen. Other searches of scikit-learn send their fits to o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +23,16 @@ from typing import Any, Self
 import numpy as np
 
 from tightbudget.errors import BudgetError, ExtraError, ParameterError
+from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.numerics.validate import plain_numbers, refuse
 from tightbudget.output_dp.amount import Amount, Price, exact, exact_positive, printed_up
-from tightbudget.release import LaplaceRelease, Meter, Noise, ReleasePreview
+from tightbudget.output_dp.filter import OutputDPFilter, OutputDPOdometer
+from tightbudget.release import BestTrial, LaplaceRelease, Meter, Noise, ReleasePreview
 from tightbudget.release.default_meter import default_meter, meter_or_default
+from tightbudget.release.noise.coins import uniform
 from tightbudget.release.private_number import listed
 from tightbudget.release.release import answered
+from tightbudget.trials import Trials
 
 try:
     from joblib import parallel_config  # type: ignore[import-untyped]
@@ -44,7 +50,7 @@ try:
         ShuffleSplit,
     )
     from sklearn.pipeline import Pipeline
-    from sklearn.utils import _safe_indexing, get_tags
+    from sklearn.utils import _safe_indexing, get_tags, indexable
     from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 except ImportError as error:
     raise ExtraError(
@@ -53,6 +59,7 @@ except ImportError as error:
 
 __all__ = ["PrivateAccuracy", "PrivateGridSearchCV", "default_meter"]
 
+_NOTHING = Amount(0.0, 0.0, "epsilon")
 _BLIND = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit)  # these splitters look at no label
 
 
@@ -124,6 +131,13 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
     fit is not hidden. ``score`` of the fitted search is the score of the model: it is not private
     and not paid for.
 
+    With ``trials``, the number of trials is drawn first. Each trial draws one combination, all
+    with the same probability, and fits and scores it on every fold. The combination and the score
+    of the best trial are released and charged once, at the upper bound of ``best_of(trials)`` for
+    the costliest combination; the last fit is charged as any fit. Nothing else of the trials is
+    kept. Show the answer at a time that was fixed before: the time tells their number. A trial that
+    fails is the worst one.
+
     Args:
         estimator: an estimator whose ``fit`` takes a meter, or a Pipeline that ends in one; the
             steps before it are stateless or frozen.
@@ -134,10 +148,17 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             PredefinedSplit.
         refit: whether the best parameters train on all records, once more.
         n_jobs: the number of threads that fit and score; None for one, or for as many as
-            ``joblib.parallel_config`` says. No fit runs in another process.
+            ``joblib.parallel_config`` says. No fit runs in another process. With ``trials`` there
+            is one.
+        trials: the law of a random number of trials, such as ``tb.trials.Poisson(mean=20)``; None
+            to try every combination.
+        delta: of the price of the trials, in [0, 1]; their epsilon follows.
 
     Attributes:
-        best_params_, best_score_, best_estimator_, cv_results_: as in GridSearchCV.
+        best_params_, best_score_, best_estimator_, cv_results_: as in GridSearchCV. With ``trials``
+            there is no cv_results_; if no trial was made, or none succeeded, they are None, NaN and
+            an estimator that is not fitted.
+        release_: with ``trials``, the release of the search, with its receipt.
     """
 
     def __init__(
@@ -149,10 +170,14 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         folds: Any = 5,
         refit: bool = True,
         n_jobs: int | None = None,
+        trials: Trials | None = None,
+        delta: float = 0.0,
     ) -> None:
         super().__init__(estimator, param_grid, refit=refit, n_jobs=n_jobs, error_score="raise")
         self.score_epsilon = score_epsilon
         self.folds = folds
+        self.trials = trials
+        self.delta = delta
 
     def what_if(self, meter: Meter) -> ReleasePreview:
         """Says what the search would cost at most and at least, and whether it fits.
@@ -163,14 +188,71 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         Raises:
             ParameterError: a parameter is refused, or a step would learn without paying.
         """
+        return self._preview(meter, self._search())
+
+    def _preview(self, meter: Meter, search: BestTrial | None) -> ReleasePreview:
+        """Says what the search would cost, also one with a random number of trials."""
         rounds, score = _splitter(self.folds).get_n_splits(), self._score()
         fits = [_payer(candidate)[1].what_if(meter) for candidate in self._candidates()]
         most, least = [fit.most for fit in fits], [fit.least for fit in fits]
+        if search is not None:
+            once = search.what_if(meter)
+            return ReleasePreview(
+                most=_total(most, 0, score, max if self.refit else None, once.most),
+                least=once.least,  # no trial may succeed, and then nothing is fitted once more
+                left=meter.left,
+            )
         return ReleasePreview(
             most=_total(most, rounds, score, max if self.refit else None),
             least=_total(least, rounds, Fraction(0), min if self.refit else None),
             left=meter.left,
         )
+
+    def _search(self) -> BestTrial | None:
+        """Returns the search with a random number of trials as a mechanism; None without trials.
+
+        Its data are X, y, the rows that train and those that test for each fold, and the noise of
+        fits and scores (None for what they draw from by themselves). Its value is (number of the
+        combination, score).
+        """
+        if self.trials is None:
+            if self.delta != 0:
+                raise refuse("delta", "be 0 without trials: fits and scores add up", self.delta)
+            return None
+        if self.n_jobs not in (None, 1):
+            raise refuse("n_jobs", "be None or 1 with trials: one follows another", self.n_jobs)
+        candidates = list(self._candidates())
+        if not candidates:
+            raise refuse("param_grid", "have a combination of parameters", self.param_grid)
+        prices = [_payer(one)[1].what_if(OutputDPOdometer()).most for one in candidates]
+        fit = max(price.epsilon for price in prices), max(price.delta for price in prices)
+        rounds, score = _splitter(self.folds).get_n_splits(), self._score()
+        run = ApproximateDP(*fit) * rounds
+        if score:
+            run += ApproximateDP(printed_up(score)) * rounds  # guard: scores-of-trials-cost
+        prefix, _ = _payer(self.estimator)
+
+        def trial(data: Any, drawn: Noise) -> tuple[float, tuple[int, float]]:
+            (X, y, splits, noise), chosen = data, uniform(len(candidates), drawn)
+            scores = []
+            for train, test in splits:
+                # each part has a budget of its own, so that it costs no more than the price says
+                paid: dict[str, Any] = {"meter": OutputDPFilter(*fit)}  # guard: trials-keep-to-fits
+                paid |= {} if noise is None else {"noise": noise}
+                model = clone(candidates[chosen])
+                model.fit(
+                    _safe_indexing(X, train),
+                    _safe_indexing(y, train),
+                    **{f"{prefix}{name}": value for name, value in paid.items()},
+                )
+                scorer: Any = check_scoring(model)
+                if score:
+                    scorer = PrivateAccuracy(score, OutputDPFilter(printed_up(score)), noise)
+                scores.append(scorer(model, _safe_indexing(X, test), _safe_indexing(y, test)))
+            mean = math.fsum(scores) / rounds
+            return mean, (chosen, mean)
+
+        return BestTrial(trial, run=run, trials=self.trials, delta=self.delta)
 
     def _score(self) -> Fraction:
         """Returns the price of one score, 0 if all records that are scored are public."""
@@ -210,7 +292,8 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
                 there is no meter.
         """
         meter = meter_or_default(meter)
-        whole = self.what_if(meter)
+        search = self._search()
+        whole = self._preview(meter, search)
         if not whole.fits:
             raise BudgetError(
                 f"the search may cost {whole.most}; left {whole.left}",
@@ -223,6 +306,9 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         scoring: Any = None  # the exact score of the estimator
         if self.score_epsilon is not None:
             scoring = PrivateAccuracy(self.score_epsilon, meter, noise)
+        if search is not None:
+            named = {f"{prefix}{name}": value for name, value in paid.items()}
+            return self._fit_best(search, X, y, meter, named, noise)
         self.cv, self.scoring = _splitter(self.folds), scoring
         try:
             with _in_threads():
@@ -230,6 +316,47 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
         finally:
             self.cv = self.scoring = None  # the fitted search may be pickled: it keeps no meter
         self.scorer_ = check_scoring(self.estimator)
+        return self
+
+    def _fit_best(
+        self,
+        search: BestTrial,
+        X: Any,
+        y: Any,
+        meter: Meter,
+        paid: dict[str, Any],
+        noise: Noise | None,
+    ) -> Self:
+        """Runs the trials, is charged for the best of them, and fits it to all records.
+
+        Args:
+            search: the trials.
+            X: rows, (n, d).
+            y: labels, (n,).
+            meter: the budget that pays.
+            paid: the parameters of a fit that the meter pays for.
+            noise: the source of noise, or None.
+        """
+        records, labels = indexable(X, y)
+        splits = list(_splitter(self.folds).split(records))  # of the number of records, public
+        with _in_threads():
+            data = records, labels, splits, noise
+            found = search.release(data, meter=meter, noise=noise)
+            chosen, score = (None, math.nan) if found.value is None else found.value
+            best = clone(self.estimator)
+            if chosen is not None:
+                parameters = list(ParameterGrid(self.param_grid))[chosen]
+                best.set_params(**clone(parameters, safe=False))
+                if self.refit:
+                    best.fit(X, y, **paid)
+        self.release_, self.best_score_ = found, score
+        self.best_params_: Any = None if chosen is None else parameters
+        self.multimetric_, self.n_splits_ = False, len(splits)
+        self.scorer_ = check_scoring(self.estimator)
+        if self.refit:
+            self.best_estimator_ = best
+            if hasattr(best, "feature_names_in_"):
+                self.feature_names_in_ = best.feature_names_in_
         return self
 
 
@@ -328,7 +455,11 @@ def _learns(transformer: Any) -> bool:
 
 
 def _total(
-    fits: list[Amount], rounds: int, score: Fraction, refit: Callable[..., Fraction] | None
+    fits: list[Amount],
+    rounds: int,
+    score: Fraction,
+    refit: Callable[..., Fraction] | None,
+    search: Amount = _NOTHING,
 ) -> Amount:
     """Adds up each fit and its score in each round, and one more fit if ``refit`` is given.
 
@@ -337,15 +468,16 @@ def _total(
         rounds: the number of folds that each candidate is fitted to.
         score: the price of one score.
         refit: chooses the price of the last fit among those of the candidates; None for no fit.
+        search: what all trials cost together, if they are paid for once.
     """
 
-    def whole(amounts: list[Fraction], score: Fraction) -> float:
+    def whole(amounts: list[Fraction], score: Fraction, once: Fraction) -> float:
         last = refit(amounts, default=Fraction(0)) if refit else Fraction(0)  # guard: refit-costs
         # guard: scores-cost
-        return printed_up(rounds * (sum(amounts) + len(amounts) * score) + last)
+        return printed_up(rounds * (sum(amounts) + len(amounts) * score) + last + once)
 
     return Amount(
-        whole([exact(epsilon=fit.amount) for fit in fits], score),
-        whole([exact(delta=fit.delta) for fit in fits], Fraction(0)),
+        whole([exact(epsilon=fit.amount) for fit in fits], score, exact(epsilon=search.amount)),
+        whole([exact(delta=fit.delta) for fit in fits], Fraction(0), exact(delta=search.delta)),
         "epsilon",
     )
