@@ -22,6 +22,10 @@ delta. Right: the delta that many stops take together, where each alone takes 1e
 tuning.png, from the public API. What choosing the best of many trainings costs, over the mean
 number of them, beside one training, all of them, and Renyi divergences.
 
+choices.png, from the public API. Left: what a week of questions has cost after each answer, by
+three accounts with the same delta. Right: what selections by the exponential mechanism cost
+together.
+
 sweep.png, from the public API: a sweep. Left: the least noise of DP-SGD for an eps, and what Renyi
 divergences ask for. Right: how much more that is.
 
@@ -747,8 +751,79 @@ def draw_tuning(figure: Figure) -> None:
     ax.text(110, 0.6, "one training, as mostly reported", color=OCHRE, fontsize=9)
 
 
+def after_each_answer(delta: float) -> dict[str, list[float]]:
+    """What a menu of 12 counts and 4 means has cost after each answer, for each account."""
+    menu = {"count": (tb.Laplace(10.0), 12), "mean": (tb.Gaussian(8.0), 4)}
+    priced = tb.workflows.priced(tb.workflows.Workflow.menu(menu), delta=delta)
+    reached = [(3 * i, i) for i in (1, 2, 3, 4)]  # three counts, a mean, and so on
+    path = sorted(
+        {(min(3 * i + k, 3 * i + 3), i) for i in range(4) for k in (1, 2, 3)} | {*reached}
+    )
+    divergences = {
+        (a, b): [a * theorem.laplace(o, 10.0).upper + b * theorem.gaussian(o, 8.0).upper
+                 for o in ORDERS_OF_CHOICES]
+        for a, b in path
+    }  # fmt: skip
+    # an order is chosen before the first question: the best one for all that may be asked
+    whole = [
+        d + math.log1p(-1 / o) - math.log(delta * o) / (o - 1)
+        for d, o in zip(divergences[path[-1]], ORDERS_OF_CHOICES, strict=True)
+    ]
+    best = int(np.argmin(whole))
+    beside = whole[best] - divergences[path[-1]][best]
+    return {
+        "workflow": [priced.prices[state] for state in path],
+        "everything": [(tb.Laplace(10.0) * 12 + tb.Gaussian(8.0) * 4).epsilon(delta).upper]
+        * len(path),
+        "renyi": [divergences[state][best] + beside for state in path],
+        "zcdp": [concentrated_epsilon(a * 0.1**2 / 2 + b / (2 * 8.0**2), delta) for a, b in path],
+    }
+
+
+def concentrated_epsilon(rho: float, delta: float) -> float:
+    """eps at delta of rho-zCDP, by the best order (Canonne, Kamath, Steinke 2020)."""
+    return min(
+        rho * o + math.log1p(-1 / o) - math.log(delta * o) / (o - 1) for o in ORDERS_OF_CHOICES
+    )
+
+
+ORDERS_OF_CHOICES = [1.0 + 10.0**x for x in np.linspace(-1.0, 2.5, 400)]
+
+
+def draw_choices(figure: Figure) -> None:
+    """What declared choices cost, and what they replace."""
+    left, right = figure.subplots(1, 2)
+    found = after_each_answer(1e-6)
+    answers = np.arange(1, len(found["workflow"]) + 1)
+    left.step(answers, found["everything"], color=INK, lw=1.4, where="mid")
+    left.plot(answers, found["renyi"], color=RED, lw=1.4)
+    left.plot(answers, found["zcdp"], color=OCHRE, lw=1.4)
+    left.plot(answers, found["workflow"], color=BLUE, lw=1.6, marker="o", ms=3)
+    left.set(xlabel="answers so far", ylabel="ε at δ = 1e-6", xlim=(0.5, 16.5), ylim=(0, 2.6))
+    left.set_title("Twelve counts, four means: stop when you like", loc="left")
+    left.text(1.2, 1.82, "all composed, whatever was asked", color=INK, fontsize=9)
+    left.text(9.0, 2.2, "fully adaptive zCDP", color=OCHRE, fontsize=9, ha="right")
+    left.text(1.2, 1.32, "Rényi filter", color=RED, fontsize=9)
+    left.text(8.0, 0.5, "the price of each state", color=BLUE, fontsize=9)
+
+    runs = [1, 2, 3, 5, 8, 12, 20, 30, 45, 70, 100, 150, 200]
+    selects = [(tb.ExponentialMechanism(0.1) * k).epsilon(1e-6) for k in runs]
+    pure = [(tb.ApproximateDP(0.1) * k).epsilon(1e-6).upper for k in runs]
+    zcdp = [concentrated_epsilon(k * 0.1**2 / 8, 1e-6) for k in runs]
+    right.plot(runs, pure, color=INK, lw=1.4)
+    right.plot(runs, zcdp, color=OCHRE, lw=1.4)
+    right.plot(runs, [b.lower for b in selects], color=BLUE, lw=1.2)
+    right.plot(runs, [b.upper for b in selects], color=BLUE, lw=1.6)
+    right.set(xlabel="selections, each of epsilon 0.1", xlim=(0, 200), ylim=(0, 7.5))
+    right.set_title("Selections, each chosen after the last answer", loc="left")
+    right.text(95, 5.4, "pure privacy, composed", color=INK, fontsize=9, ha="right")
+    right.text(60, 2.35, "zCDP", color=OCHRE, fontsize=9, ha="right")
+    right.text(110, 1.6, "both bounds", color=BLUE, fontsize=9)
+
+
 def main() -> None:
     """Writes the pictures."""
+    save("choices.png", 3.4, draw_choices)
     save("tuning.png", 3.4, draw_tuning, width=7.0)
     save("samplers.svg", 3.9, draw_samplers)
     save("printed.png", 4.0, draw_printed)
