@@ -55,10 +55,15 @@ def reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def json_text(content: dict[str, Any]) -> str:
+def json_text(content: dict[str, Any], *, ordered: bool = False) -> str:
     """Writes a dictionary as one line of JSON, with infinity as 1e999.
 
     Every parser reads that number as infinity. ``Infinity`` is not JSON, and ``null`` is less than
     any number in some languages.
+
+    Args:
+        content: the dictionary.
+        ordered: True to sort the keys and leave spaces out, so that equal contents are one text.
     """
-    return _TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content))
+    form: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")} if ordered else {}
+    return _TEXT_OR_INFINITY.sub(lambda found: found[1] or "1e999", json.dumps(content, **form))

@@ -403,6 +403,16 @@ MUTATIONS = [
         fails=told("the same key and body again answers as before, another body is an error"),
     ),
     Without(
+        "one audit for each key",
+        {"audit-key-with-one-audit": "if False:"},
+        fails=told("an audit is written down once for each key, and changes no balance"),
+    ),
+    Without(
+        "an audit is written down once",
+        {"audit-written-once": "pass"},
+        fails=told("an audit is written down once for each key, and changes no balance"),
+    ),
+    Without(
         "refusals last",
         {"refusals-recorded": "return refusal"},
         fails=told("a refused key stays refused"),

@@ -21,6 +21,7 @@ BILLION = 10**9
 ABOUT_A_RUN = ("start", "settle", "forfeit", "void", "state")
 
 Pair = tuple[int, int]
+Place = tuple[str, str]
 
 
 def charged(g: tb.OutputDP, cell: str | None = None) -> Pair:
@@ -88,6 +89,7 @@ class Model:
 
     accounts: dict[str, Account] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
+    audits: dict[Place, str] = field(default_factory=dict)  # by budget and key
     who: int = 0  # which process is acting
     tokens: set[tuple[int, str]] = field(default_factory=set)  # who has started what
 
@@ -103,6 +105,16 @@ class Model:
 
     def _reopen(self, deed: Deed) -> str:
         return "again"
+
+    def _audit(self, deed: Deed) -> str | None:
+        (name,) = deed.budgets
+        if name not in self.accounts:
+            return "refused"
+        known = self.audits.get((name, deed.name))
+        if known is None:
+            self.audits[name, deed.name] = deed.words[0]
+            return None
+        return "again" if known == deed.words[0] else "conflict"
 
     def _verify(self, deed: Deed) -> str:
         return "again"

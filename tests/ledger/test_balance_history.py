@@ -37,7 +37,9 @@ reserve C 0.3 on ada
 start C
 reserve D 0.1 on ada
 expire D
+audit C 0.01 on ada
 forfeit C
+audit whole 0.5 on data
 reserve E 0.9 on ada
 close ada
 raise data 1.7 1e-6
@@ -108,7 +110,7 @@ def test_the_course_is_what_was_read_at_the_time(actor: LedgerActor) -> None:
     kinds = {event.kind for event in actor.ledger.events()}
     assert kinds == {
         *("opened", "lent", "reserved", "refused", "started", "settled", "forfeited", "void"),
-        *("expired", "capped", "corrected", "closed", "returned"),
+        *("expired", "capped", "corrected", "closed", "returned", "audited"),
     }
     for last in (1, 2, 3, 5, 1000):
         assert witness.agrees(last)

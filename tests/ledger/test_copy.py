@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, text
 from tests.guards.mutants import Without, lose_a_truth
+from tests.ledger.conformance import found
 from tests.ledger.conftest import BACKENDS
 
 import tightbudget as tb
@@ -79,6 +80,7 @@ def lived(ledger: tb.Ledger) -> None:
     plan = ledger.open_budget("plan", kind="plan", plan=tb.Laplace(scale=9.0) * 3, delta=0)
     census.raise_cap(epsilon=11, delta=1e-6, **WHO)
     census.correct(epsilon=0.5, **WHO)
+    census.record_audit("settled", found("0.5"))
     for key, end in {
         "settled": lambda hold: hold.settle(("not", 1)),
         "forfeited": lambda hold: hold.forfeit(**WHO),
@@ -170,6 +172,8 @@ ACTS: dict[str, Callable[[tb.Ledger], object]] = {
     "close": lambda ledger: ledger.budget("rho").close(),
     "raise": lambda ledger: ledger.budget("census").raise_cap(epsilon=12, **WHO),
     "correct": lambda ledger: ledger.budget("census").correct(epsilon=0.1, **WHO),
+    "audit": lambda ledger: ledger.budget("census").record_audit("new", found("0.5")),
+    "audit again": lambda ledger: ledger.budget("census").record_audit("settled", found("0.5")),
     "reserve": lambda ledger: ledger.budget("census").reserve("new", SEARCH),
     "reserve again": lambda ledger: ledger.budget("ada").reserve("settled", SEARCH),
     "start": lambda ledger: ledger.hold("reserved").start(),

@@ -41,6 +41,7 @@ deeds = st.one_of(
         "{} {}".format, st.sampled_from(("start", "start", "void", "forfeit", "expire")), keys
     ),
     st.builds("settle {} {}".format, keys, st.sampled_from(("yes", "no", "perhaps"))),
+    st.builds("audit {} {} on {}".format, keys, st.sampled_from(("0.5", "0.01")), names),
 ).map(Deed.read)
 
 

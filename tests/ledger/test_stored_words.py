@@ -20,7 +20,7 @@ ROOM = Path(verification.__file__).parent
 # written down once more: an old ledger has these words, and a hash over them
 KINDS = (
     "opened lent returned capped corrected closed reserved refused started settled forfeited void"
-    " expired token_created token_revoked moved arrived"
+    " expired token_created token_revoked moved arrived audited"
 )
 STATES = "reserved started settled forfeited void refused"
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.guards.mutants import Without, each, lose_a_truth
+from tests.ledger.conformance import found
 
 import tightbudget as tb
 from tightbudget.ledger.acts import budget_acts, run_acts
@@ -63,6 +64,8 @@ DOORS: list[tuple[str, Callable[[tb.Ledger, str], Any]]] = [
     ("reason", lambda b, text: b.expire("run", by="grace", reason=text)),
     ("by", lambda b, text: b.budget("data").raise_cap(epsilon=2, by=text, reason="more")),
     ("reason", lambda b, text: b.budget("data").correct(epsilon=0.1, by="grace", reason=text)),
+    ("key", lambda b, text: b.budget("data").record_audit(text, found("0.5"))),
+    ("by", lambda b, text: b.budget("data").record_audit("run", found("0.5"), by=text)),
     ("budget", lambda b, text: list(b.events(budget=text))),
     ("key", lambda b, text: list(b.events(key=text))),
     ("kind", lambda b, text: b.latest(1, kind=text)),

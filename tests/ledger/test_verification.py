@@ -36,6 +36,8 @@ PART_CLOSED: Line = ("closed", None, "ada", NOTHING, None, {})
 RETURNED: Line = ("returned", None, "data", Units(0, 10**11), None, {"part": "ada", "saved": 0})
 MOVED: Line = ("moved", None, None, NOTHING, None, {"to": "elsewhere"})
 ARRIVED: Line = ("arrived", None, None, NOTHING, None, {"from": "here"})
+FOUND = {"audit_sha256": "0" * 64, "verdict": "refuted", "confidence": 0.95, "said": "refuted"}
+AUDITED: Line = ("audited", "k", "data", NOTHING, None, FOUND)
 
 
 def play(*lines: Line) -> ReplayedLedger:
@@ -105,6 +107,23 @@ BAD: dict[str, tuple[list[Line], str]] = {
     ),
     "returned unlent": ([OPENED, PART, PART_CLOSED, RETURNED], "KeyError('ada')"),
     "arrived from nowhere": ([OPENED, ARRIVED], "it had not moved"),
+    "audited at a price": ([OPENED, changed(AUDITED, units=TENTH)], "an audit with an amount"),
+    "audited in a cell": ([OPENED, changed(AUDITED, cell='"a"')], "an audit with an amount"),
+    "audited without a key": ([OPENED, changed(AUDITED, key=None)], "no key"),
+    "audited without a budget": ([OPENED, changed(AUDITED, budget=None)], "no budget"),
+    "audited an unknown budget": ([OPENED, changed(AUDITED, budget="eve")], "KeyError('eve')"),
+    "audited without a verdict": (
+        [OPENED, changed(AUDITED, details={**FOUND, "verdict": "fine"})],
+        "not an audit",
+    ),
+    "audited without a digest": (
+        [OPENED, changed(AUDITED, details={**FOUND, "audit_sha256": "0"})],
+        "not an audit",
+    ),
+    "audited surely": (
+        [OPENED, changed(AUDITED, details={**FOUND, "confidence": 1.0})],
+        "a confidence outside of (0, 1)",
+    ),
     "of no kind": ([changed(OPENED, kind="guessed")], "KeyError('guessed')"),
     "without details": ([changed(OPENED, details={})], "KeyError('kind')"),
 }

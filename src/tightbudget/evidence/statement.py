@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
@@ -307,6 +307,7 @@ def statement_of_budget(
         before = ledger.head()
         now = account.statement()
         runs = _runs(account.history(), now.spent.unit)
+        audits = tuple(ledger.events(budget=now.name, kind="audited"))
         parts = account.parts(_MOST_PARTS + 1)
         shares = [
             (f"part {name}", ledger.budget(name).statement().balance())
@@ -334,7 +335,7 @@ def statement_of_budget(
             ("left", in_short(now.left)),
             ("given back, beside worst cases", in_short(now.saved)),
         ],
-        "Algorithms and their correctness": [*runs, *_arithmetic()],
+        "Algorithms and their correctness": [*runs, *_arithmetic(audits)],
         "Budget": [
             ("name", f"{now.name}{f', a part of {now.parent}' * bool(now.parent)}"),
             ("state", "closed" if now.closed else "open"),
@@ -391,7 +392,7 @@ def _runs(history: Iterable[Any], unit: str) -> list[Row]:
     amounts: dict[str, str] = {}  # what a run holds, until it is settled
     questions: dict[str, str] = {}
     for event in history:
-        if event.key is None or event.kind == "refused":
+        if event.key is None or event.kind in ("refused", "audited"):
             continue
         last[event.key] = event
         if event.kind in ("reserved", "settled", "forfeited"):
@@ -411,14 +412,34 @@ def _runs(history: Iterable[Any], unit: str) -> list[Row]:
     return rows + ([("further runs", f"{more:,}")] if more > 0 else [])
 
 
-def _arithmetic() -> list[Row]:
+def _arithmetic(audits: Sequence[Any] = ()) -> list[Row]:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("tightbudget", "numpy"))
     return [
         ("arithmetic", "doubles, each rounded against the claim; both bounds are certified"),
         ("checked by machine", "theorems in the project's proofs/, by Coq; programs are not"),
         ("versions", versions),
-        ("does the code keep the claim", NOT_KNOWN),
+        *_audits(audits),
     ]
+
+
+def _audits(events: Sequence[Any]) -> list[Row]:
+    """Says what audits have found; those that refute are listed first."""
+    asked = "does the code keep the claim"
+    if not events:
+        return [(asked, NOT_KNOWN)]
+    found = Counter(event.details["verdict"] for event in events)
+    if found["refuted"]:
+        short = "no: refuted by an audit"
+    else:
+        short = "not refuted, and not proved" if found["consistent"] else "not tested"
+    listed = ", ".join(f"{n:,} {verdict}" for verdict, n in sorted(found.items()) if n)
+    rows = [(asked, f"{short}; audits: {listed}")]
+    worst_first = sorted(events, key=lambda event: event.details["verdict"] != "refuted")
+    for event in worst_first[:_MOST_RUNS]:
+        said, by = event.details["said"], event.details.get("by", "nobody")
+        rows.append((f"audit {event.key}", f"{said}, recorded by {by}, {event.at}"))
+    more = len(events) - _MOST_RUNS
+    return rows + ([("further audits", f"{more:,}")] if more > 0 else [])
 
 
 def _at(run: Composable, delta: float) -> str:

@@ -142,6 +142,7 @@ _UNDO: Mapping[str, Callable[[_Undo, Entry, Balance], Balance]] = {
     EventKind.TOKEN_REVOKED: _Undo.nothing,
     EventKind.MOVED: _Undo.nothing,
     EventKind.ARRIVED: _Undo.nothing,
+    EventKind.AUDITED: _Undo.nothing,
 }
 
 

@@ -10,6 +10,7 @@ from tightbudget.errors import TightBudgetError
 from tightbudget.later import guesses
 from tightbudget.ledger.acts import answers, budget_acts
 from tightbudget.ledger.acts.requests import RefusedRequest, Request
+from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.balance_history import balance_history
 from tightbudget.ledger.history import History, events_of
 from tightbudget.ledger.hold import LedgerHold, found, open_in, reserve
@@ -19,6 +20,7 @@ from tightbudget.ledger.session import LedgerSession, why
 from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount, ExactAmount, Price, exact, exact_probability
 from tightbudget.output_dp.pricing import Guarantee
+from tightbudget.promises.audited import AuditRecord, AuditResult
 from tightbudget.promises.charging import Payer
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.units import NOTHING, Units
@@ -161,6 +163,35 @@ class LedgerBudget(Payer[LedgerHold]):
         )
         said = why(by=by, reason=reason)
         self._session.write(lambda act: budget_acts.correct(act, self._name, more, said))
+
+    def record_audit(self, key: str, audit: AuditResult, *, by: str | None = None) -> Event:
+        """Writes down an audit of this budget, or of a run in it, once for each key.
+
+        Guarantee: no balance changes. The event has the verdict, the confidence, a line of text
+        and the SHA-256 of the audit's JSON: keep that JSON yourself. The same audit again under its
+        key is the event that is there. A closed budget may be audited, too.
+
+        Args:
+            key: the key of the run that was audited, or another name for this audit, of 1 to 200
+                printable characters.
+            audit: the result, such as :func:`tightbudget.audit.one_run` returns.
+            by: the name of who records it, if not of who acts on this ledger; it is written down.
+
+        Raises:
+            KeyConflictError: another audit of this budget has this key.
+            ParameterError: the key, the audit or the name is refused, or this is the budget of a
+                block that nobody has touched.
+            LedgerError: the ledger was moved to another database.
+        """
+        record, known, who = AuditRecord.of(audit), self._session.keyed(key), self._session.who(by)
+
+        def act(act: Act) -> Event:
+            (event,) = events_of(
+                act.connection, [budget_acts.record_audit(act, self._name, known, record, who)]
+            )
+            return event
+
+        return self._session.write(act)
 
     def close(self) -> Amount:
         """Ends this budget; epsilon that was not spent goes back to its parent, delta does not.

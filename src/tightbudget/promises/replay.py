@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tightbudget.errors import LedgerCorruptError
+from tightbudget.promises.audited import AuditRecord
 from tightbudget.promises.chain import BEGINNING, Entry, canonical, digest, follow
 from tightbudget.promises.kinds import KINDS
 from tightbudget.promises.stored_words import OPEN_STATES, EventKind, ReservationState
@@ -247,6 +248,13 @@ class ReplayedLedger:
         if (entry.epsilon, entry.delta) != (0, 0):
             raise ValueError("a charge for what never ran")
 
+    def audit(self, entry: Entry) -> None:
+        """Notes nothing: an audit changes no balance, and needs no reservation."""
+        AuditRecord.of_details(json.loads(entry.details))
+        _key(entry), _name(entry)
+        if (entry.epsilon, entry.delta, entry.cell) != (0, 0, None):
+            raise ValueError("an audit with an amount")
+
     def _end(
         self, entry: Entry, *, after: ReservationState, before: tuple[ReservationState, ...]
     ) -> tuple[int, int]:
@@ -286,6 +294,7 @@ _REPLAY: Mapping[str, Callable[[ReplayedLedger, Entry], None]] = {
     EventKind.TOKEN_REVOKED: ReplayedLedger.revoke_token,
     EventKind.MOVED: ReplayedLedger.leave,
     EventKind.ARRIVED: ReplayedLedger.arrive,
+    EventKind.AUDITED: ReplayedLedger.audit,
 }
 
 

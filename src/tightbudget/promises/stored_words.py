@@ -30,6 +30,7 @@ class EventKind(enum.StrEnum):
     TOKEN_REVOKED = "token_revoked"
     MOVED = "moved"  # the ledger goes on in another database
     ARRIVED = "arrived"  # the ledger has come from another database
+    AUDITED = "audited"  # an audit of a run or a budget was written down; no balance changes
 
 
 class ReservationState(enum.StrEnum):

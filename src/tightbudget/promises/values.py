@@ -39,7 +39,7 @@ class Event:
         sequence: the event's number, from 1 on without a gap.
         at: the time by the ledger's clock; nothing depends on it.
         kind: a value of :class:`tightbudget.promises.stored_words.EventKind`.
-        key: the reservation's key, or None if the event is about none.
+        key: the reservation's key, or of an audit its own; None if the event has none.
         budget: the name of the budget that it changed, or None.
         epsilon: the amount that it is about, rounded up, in the budget's unit: a cap, or an
             amount that was held or charged.

@@ -15,6 +15,7 @@ from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_json, print_rows, print_table, tracked
 from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import count
+from tightbudget.promises.stored_words import EventKind
 from tightbudget.text_file import read_text, write_text
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tightbudget.promises.checkpoint import Checkpoint
 
 _SECONDS = len("2026-01-01T00:00:00")
+_ALWAYS = 9  # columns of every history
 
 
 def history(
@@ -56,13 +58,15 @@ def history(
                 "" if event.cell is None else repr(event.cell),
                 event.details.get("by", ""),
                 event.question or "",
+                event.details["said"] if event.kind == EventKind.AUDITED else "",
             )
             for event in events
         ]
     columns = ["number", "at", "what", "key", "budget", "epsilon", "delta", "cell", "by"]
-    if any(row[-1] for row in rows):
-        columns.append("question")
-    print_table(columns, [row[: len(columns)] for row in rows])
+    columns += ["question", "audit"]
+    # the last two only where an event has one
+    shown = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] for row in rows)]
+    print_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
 
 
 def verify(

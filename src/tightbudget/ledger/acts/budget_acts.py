@@ -1,7 +1,8 @@
-"""The acts on budgets: open, change a cap, correct, close."""
+"""The acts on budgets: open, change a cap, correct, record an audit, close."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from tightbudget.ledger.acts.requests import Why, named, runs_of
 from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.rows import budget_rows, event_rows, run_rows
 from tightbudget.ledger.rows.budget_rows import Balance
+from tightbudget.ledger.rows.event_rows import Which
 from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.pricing import BudgetRule
-from tightbudget.promises.chain import canonical
+from tightbudget.promises.audited import AuditRecord
+from tightbudget.promises.chain import Entry, canonical
 from tightbudget.promises.kinds import KINDS, openable, rule_of
 from tightbudget.promises.kinds.blocks import BLOCKS, BlockSet
 from tightbudget.promises.stored_words import EventKind
@@ -201,6 +204,35 @@ def correct(act: Act, name: str, more: Units, why: Why) -> Balance:
     act.exchange(balance.id, spent=more)
     act.log(EventKind.CORRECTED, budget=name, units=more, details=why)
     return budget_rows.balance(act.connection, name)
+
+
+def record_audit(act: Act, name: str, key: str, record: AuditRecord, why: Why) -> Entry:
+    """Writes down an audit of a budget, once for each key, and returns its event.
+
+    No balance changes; a budget that is closed, or a key that nothing was reserved under, may be
+    audited, too.
+
+    Raises:
+        KeyConflictError: another audit of this budget was written down under the key.
+        ParameterError: there is no such budget, or it is that of a block that nobody has touched.
+    """
+    balance = balance_of(act.connection, name)
+    if balance.id < 0:
+        must = "have been touched before it is audited: this block or quota was not"
+        raise refuse("budget", must, name)
+    which = Which(budget=balance.name, key=key, kind=EventKind.AUDITED)
+    for known in event_rows.entries(act.connection, which, limit=1):
+        before = AuditRecord.of_details(json.loads(known.details))
+        if before.audit_sha256 != record.audit_sha256:  # guard: audit-key-with-one-audit
+            raise KeyConflictError(
+                f"the key {key!r} was used before for another audit of {balance.name!r}"
+                f" ({before.said}): give this one a key of its own"
+            )
+        return known  # guard: audit-written-once
+    said = {**dataclasses.asdict(record), **why}
+    number = act.log(EventKind.AUDITED, budget=balance.name, key=key, details=said)
+    (written,) = event_rows.entries(act.connection, which, after=number - 1)
+    return written
 
 
 # Proof: proofs/account.v, theorems nothing_lost, account_private, account_both_directions

@@ -16,6 +16,7 @@ from tightbudget.ledger.budget import LedgerBudget
 from tightbudget.output_dp.amount import printed_up
 from tightbudget.output_dp.guarantee import OutputDP
 from tightbudget.promises.kinds.blocks import BLOCKS
+from tightbudget.promises.stored_words import EventKind
 from tightbudget.web.access import ADMINISTER, READ, Caller, allow, caller_of
 from tightbudget.web.api.balance_history import course_seen
 from tightbudget.web.api.schemas import IN_DIGITS
@@ -219,9 +220,16 @@ def _after(asked: Mapping[str, str], events: list[dict[str, Any]]) -> str:
 
 
 def _runs(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Groups listed events: neighbours that are about the same reservation make one group."""
-    groups = itertools.groupby(events, lambda event: event["key"] or event["sequence"])
-    return [list(group) for _, group in groups]
+    """Groups listed events: neighbours that are about the same reservation make one group.
+
+    An audit is no state of a reservation, and is alone.
+    """
+
+    def of(event: dict[str, Any]) -> Any:
+        alone = event["key"] is None or event["kind"] == EventKind.AUDITED
+        return event["sequence"] if alone else event["key"]
+
+    return [list(group) for _, group in itertools.groupby(events, of)]
 
 
 def _in_words(course: list[dict[str, Any]]) -> str:

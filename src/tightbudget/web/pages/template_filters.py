@@ -33,6 +33,7 @@ KINDS_OF_EVENTS = {
     "token_revoked": "token revoked",
     "moved": "moved away",
     "arrived": "arrived",
+    "audited": "audited",
 }
 
 
@@ -102,6 +103,8 @@ def slug(name: str) -> str:
 def _remarks(details: dict[str, Any]) -> Iterator[str]:
     if "message" in details:
         yield details["message"]
+    if "verdict" in details:
+        yield details["said"]
     if details.get("told"):
         yield details["told"]
     if details.get("interactive"):
