@@ -144,6 +144,22 @@ def test_an_alternative_costs_at_least_the_costlier_and_what_is_seen_may_cost_mo
     assert twice.delta({"end": 0.5}).upper >= max(fixed)
 
 
+def test_a_check_of_each_way_alone_lets_too_much_through() -> None:
+    """Ways that each have delta 1/3 or 11/32 at epsilon ln 2 have 35/96 if one is chosen."""
+    first, left = tb.RandomizedResponse(p=0.75), tb.RandomizedResponse(p=2 / 3)
+    right = tb.ApproximateDP(epsilon=0.0, delta=0.125)
+    free = Workflow(
+        {"start": [(first, "seen")], "seen": [(left, "a"), (right, "b")], "a": [], "b": []}
+    )
+    e = math.log(2.0)
+    found = free.delta({"a": e, "b": e})
+    assert found.lower == pytest.approx(35 / 96, rel=1e-3)
+    assert found.upper == pytest.approx(35 / 96, rel=1e-3)
+    for way, exact in ((first + left, 1 / 3), (first + right, 11 / 32)):
+        assert way.delta(e).upper == pytest.approx(exact, rel=1e-3)
+        assert way.delta(e).upper < found.lower
+
+
 def test_a_price_for_what_was_used_is_worth_more_than_one_price() -> None:
     menu = Workflow.menu({"a": (STEP * 100, 2), "b": (tb.Gaussian(30.0), 2)})
     free = menu.delta({state: 0.0 for state in menu.moves})
