@@ -67,7 +67,8 @@ def test_an_honest_function_is_consistent() -> None:
         ({"runs": 100}, "runs must be 320 or more for 8 pairs, got 100"),
         ({"pairs": 0}, "pairs must be an integer >= 1, got 0"),
         ({"make_neighbours": lambda i: i}, "make_neighbours(0) must be two inputs, got 0"),
-        ({"function": lambda data: [data]}, "hashable, such as a text or a tuple, got a list"),
+        ({"function": lambda data: {data}}, "hashable, such as a text or a tuple, got a set"),
+        ({"function": lambda data: object()}, "hashable, such as a text or a tuple, got a object"),
         ({"claim": "gaussian"}, "claim must be a mechanism or a composition"),
     ],
 )

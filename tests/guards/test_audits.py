@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
-from tightbudget.audit import one_run, search
+from tightbudget.audit import one_run, release, search
 from tightbudget.audit.betting import Bets
 from tightbudget.audit.claims import ClaimLine, ClaimLines
 from tightbudget.audit.guessing import Guessed, most_right
 from tightbudget.audit.rates import Rates
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.binomial import binomial_tails, most_chance
+from tightbudget.output_dp.guarantee import OutputDP
+from tightbudget.release.release import Release
 
 SCORES = np.arange(500.0)
 LABELS = (np.arange(500) * 7919 % 1000 < 2 * np.arange(500)).astype(int)  # more of the high ones
@@ -74,6 +77,34 @@ def a_chosen_event_is_tested_anew() -> bool:
     return found.audit.verdict == "consistent"
 
 
+class Told:
+    """A function from a text to a release in the cell of that name."""
+
+    def __init__(self, texts: dict[int, list[str]]) -> None:
+        self.texts = {data: itertools.cycle(found) for data, found in texts.items()}
+
+    def __call__(self, data: int) -> Release[str]:
+        receipt: Any = None
+        value = next(self.texts[data])
+        return Release(value, value[:3], receipt)
+
+
+def a_chosen_event_of_a_release_is_tested_anew() -> bool:
+    # 300 answers that look at no data, one after the other, as mixed by a hash
+    mixed = (np.arange(300) * 7919 % 10007 % 300).astype(str).tolist()
+    told = Told({0: mixed})
+    told.texts[1] = told.texts[0]
+    found = release(told, 0, 1, claim=(0.0, 0.0), runs=400)
+    return found.audit.verdict == "consistent"
+
+
+def other_cells_keep_their_own_price() -> bool:
+    # "few" has the chances 0.9 and 0.95, and the others ln 2 as their price
+    told = Told({0: ["few"] * 18 + ["all"] * 2, 1: ["few"] * 19 + ["all"]})
+    claim = OutputDP({"few": math.log(0.95 / 0.9), "all": math.log(2)})
+    return release(told, 1, 0, claim=claim, runs=40_000).audit.verdict == "consistent"
+
+
 def chances_are_certified() -> bool:
     for n in (1, 7, 50, 1000, 10**6):
         for k in {0, n // 3, n - 1}:
@@ -122,6 +153,19 @@ MUTATIONS = [
         "the runs that chose an event test it",
         {"audit-tested-on-new-runs": "p, q = (outcomes.counted(side) for side in outputs)"},
         a_chosen_event_is_tested_anew,
+    ),
+    Without(
+        "the runs that chose an event of a release test it",
+        {"audit-release-tested-on-new-runs": "p, q = (outcomes.counted(x) for x in first[::way])"},
+        a_chosen_event_of_a_release_is_tested_anew,
+    ),
+    Without(
+        "the price of a cell is that of all others",
+        {
+            "audit-cells-one-way": "asked = AuditQuestion("
+            "self._delta, (price, claim.delta), self._level)"
+        },
+        other_cells_keep_their_own_price,
     ),
     Without(
         "a chance is that of scipy",

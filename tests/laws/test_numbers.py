@@ -107,6 +107,12 @@ def meaning(thing: Any) -> Any:
 # ---------------------------------------------------------------------------- examples
 
 
+def told(data: str) -> tb.release.Release[str]:
+    """A release that draws no noise."""
+    nothing = amount.Amount(0.0, 0.0, "epsilon")
+    return tb.release.Release(data, data, tb.release.Receipt(nothing, nothing))
+
+
 LABELS = np.arange(12) % 2  # zeros and ones may be bools, too
 
 
@@ -369,6 +375,19 @@ EXAMPLES: list[Example] = [
             "delta": 0.125,
             "runs": 80,
             "pairs": 2,
+            "confidence": 0.75,
+            "seed": 3,
+        },
+    ),
+    Example(
+        tb.audit.release,
+        {
+            "mechanism": told,
+            "data": "yes",
+            "neighbour": "no",
+            "claim": (0.5, 0.25),
+            "delta": 0.125,
+            "runs": 40,
             "confidence": 0.75,
             "seed": 3,
         },

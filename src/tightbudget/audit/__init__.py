@@ -3,6 +3,7 @@
 from tightbudget.audit.betting import sequential
 from tightbudget.audit.many_runs import histograms, many_runs
 from tightbudget.audit.one_run import one_run, one_run_of_guesses
+from tightbudget.audit.releases import release
 from tightbudget.audit.result import Audit
 from tightbudget.audit.search import SearchedAudit, search
 
@@ -13,6 +14,7 @@ __all__ = [
     "many_runs",
     "one_run",
     "one_run_of_guesses",
+    "release",
     "search",
     "sequential",
 ]

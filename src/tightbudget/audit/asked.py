@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from scipy import special as sp
@@ -69,11 +70,13 @@ class AuditQuestion:
         delta: in [0, 1].
         claim: a mechanism or composition, an (epsilon, delta), or None.
         level: the probability that an audit may be wrong with.
+        one_way: whether the claim is of the outcomes alone that an attack accuses.
     """
 
-    def __init__(self, delta: Any, claim: Any, level: float) -> None:
+    def __init__(self, delta: Any, claim: Any, level: float, *, one_way: bool = False) -> None:
         self.delta, self.level = probability(delta=delta), level
-        self.lines = None if claim is None else lines_of(claim, self.delta)
+        lines = None if claim is None else lines_of(claim, self.delta)
+        self.lines = None if lines is None else replace(lines, one_way=one_way)
 
     def merit(self, seen: Evidence) -> float:
         """Measures what evidence says: against the claim if there is one, else of epsilon."""
@@ -98,6 +101,7 @@ class AuditQuestion:
         # guard: audit-shares-paid
         level = self.level if len(attacks) == 1 else next_down(self.level / len(attacks))
         p, lines = None, self.lines
+        one_way = lines is not None and lines.one_way
         each = [attack.seen for attack in attacks]
         if lines is not None:
             p = min(1.0, min(seen.p_value(lines) for seen in each) * len(each))
@@ -113,7 +117,7 @@ class AuditQuestion:
             trials=best.trials,
             guesses=best.guesses,
             right=best.right,
-            epsilon_at_least=max(least_epsilon(seen, self.delta, level) for seen in each),
+            epsilon_at_least=max(least_epsilon(seen, self.delta, level, one_way) for seen in each),
             mu_at_least=max(least_mu(seen, level) for seen in each),
             p_value=p,
             claim=lines,
@@ -123,14 +127,14 @@ class AuditQuestion:
 
 
 @functools.lru_cache(maxsize=1024)
-def least_epsilon(seen: Evidence, delta: float, level: float) -> float:
-    """Finds about the largest epsilon that is refuted at a delta.
+def least_epsilon(seen: Evidence, delta: float, level: float, one_way: bool = False) -> float:
+    """Finds about the largest epsilon that is refuted at a delta, in one direction or in both.
 
     Guarantee: (epsilon, delta) itself is refuted at the level, or epsilon is 0.
     """
 
     def test(epsilon: float) -> bool:
-        return seen.refutes(ClaimLines((ClaimLine(epsilon, delta),)), level)
+        return seen.refutes(ClaimLines((ClaimLine(epsilon, delta),), one_way), level)
 
     share = seen.guess()
     guess = max(1e-3, math.log(share / (1.0 - share)))

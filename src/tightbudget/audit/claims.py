@@ -60,9 +60,12 @@ class ClaimLines:
 
     Attributes:
         points: the (epsilon, delta), epsilon rising.
+        one_way: True where they are promised for the outcomes that an attack accuses, in favour of
+            one input; nothing is promised then for the other input, and the other outcomes.
     """
 
     points: tuple[ClaimLine, ...]
+    one_way: bool = False
 
     @functools.cached_property
     def epsilons(self) -> FloatArray:
@@ -116,12 +119,15 @@ class ClaimLines:
     def false_negatives(self, fpr: float) -> float:
         """Bounds from below the false-negative rate of a test with a false-positive rate.
 
-        Guarantee: a run that keeps the claim has no test below it, in either direction.
+        Guarantee: a run that keeps the claim has no test below it, in either direction, or in
+        the one that the claim is of.
         """
         least = 0.0
         for epsilon, delta in self.points:
             kept = sub_down(1.0, delta)
             least = max(least, sub_down(kept, mul_up(exp_up(epsilon), fpr)))
+            if self.one_way:
+                continue
             left = sub_down(kept, fpr)
             least = max(least, mul_down(exp_down(-epsilon), left) if left > 0.0 else 0.0)
         return least

@@ -122,7 +122,9 @@ def histograms(
     return asked.audit("histograms", [of_event(event, p_last, q_last, asked.level)], runs_needed)
 
 
-def best_event(asked: AuditQuestion, p: Counts, q: Counts, seed: int) -> tuple[Counts, float]:
+def best_event(
+    asked: AuditQuestion, p: Counts, q: Counts, seed: int, among: Counts | None = None
+) -> tuple[Counts, float]:
     """Chooses the outcomes that tell two inputs apart, by how often each was measured.
 
     Args:
@@ -130,14 +132,18 @@ def best_event(asked: AuditQuestion, p: Counts, q: Counts, seed: int) -> tuple[C
         p: (k,) counts from the one input.
         q: (k,) counts from the other input.
         seed: decides between outcomes that look alike.
+        among: (n,) the outcomes that may be called so; None for all, of which some are left out.
 
     Returns:
         The outcomes to call those of the first input, and the merit that they have here.
     """
     # half a count more: an outcome that was never seen is no proof
-    ratio = (p + 0.5) / (q + 0.5)
-    order = np.lexsort((shuffled(p.size, seed), -ratio))
+    places = np.arange(p.size) if among is None else among
+    ratio = (p[places] + 0.5) / (q[places] + 0.5)
+    order = places[np.lexsort((shuffled(places.size, seed), -ratio))]
     ends = _ends(p[order] + q[order])
+    if among is not None:
+        ends.append(among.size)
     chosen = [of_event(order[:end], p, q, asked.level) for end in ends]
     best = asked.best(chosen)
     return order[: ends[best]], asked.merit(chosen[best].seen)

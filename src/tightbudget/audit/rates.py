@@ -61,7 +61,8 @@ class Rates(NamedTuple):
         )
         best = -math.inf
         for epsilon, delta in lines.points:
-            for rest, wrong in ((1.0 - delta - fnr, fpr), (1.0 - delta - fpr, fnr)):
+            ways = ((1.0 - delta - fnr, fpr), (1.0 - delta - fpr, fnr))
+            for rest, wrong in ways[:1] if lines.one_way else ways:
                 best = max(best, math.log(max(rest, 1e-300) / wrong) - epsilon)
         return best
 

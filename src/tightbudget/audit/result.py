@@ -105,7 +105,10 @@ class Audit:
 
     @property
     def claimed(self) -> float | None:
-        """The epsilon that the claim promises at ``delta``, at most; None if it promises none."""
+        """The epsilon that the claim promises at ``delta``, at most; None without a claim.
+
+        Where the claim is of some output cells alone, this is their price.
+        """
         if self.claim is None:
             return None
         held = [line.epsilon for line in self.claim.points if line.delta <= self.delta]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightbudget.audit.asked import AuditQuestion
 from tightbudget.audit.inputs import FEWEST, level_of
-from tightbudget.audit.many_runs import best_event, of_event
+from tightbudget.audit.many_runs import Counts, best_event, of_event
 from tightbudget.audit.rates import runs_needed
 from tightbudget.audit.result import Audit
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import count, plain, positive_count, real_array, refuse
+from tightbudget.output_dp.guarantee import Cell
 
 _BINS = 48  # of numbers that are all different
 _OFTEN = 0.02  # a number that is so large a part of all is an outcome of its own
@@ -30,11 +31,13 @@ class SearchedAudit(NamedTuple):
         pair: the two inputs that told most.
         event: the outcomes that are called those of the first input: outputs, or (low, high) for
             numbers above ``low`` and at most ``high``.
+        cells: the output cells whose price was tested; None where the claim is of all outputs.
     """
 
     audit: Audit
     pair: tuple[Any, Any]
     event: tuple[Any, ...]
+    cells: tuple[Cell, ...] | None = None
 
 
 def search(
@@ -80,72 +83,106 @@ def search(
     tried = []
     for i in range(tries):
         pair = _pair(make_neighbours(i), i)
-        outputs = [[_output(function(data)) for _ in range(each)] for data in pair]
-        outcomes = _Outcomes.of([*outputs[0], *outputs[1]])
+        outputs = [[outcome_of(function(data)) for _ in range(each)] for data in pair]
+        outcomes = Outcomes.of([*outputs[0], *outputs[1]])
         p, q = (outcomes.counted(side) for side in outputs)
         event, merit = best_event(asked, p, q, coin)
         tried.append((merit, pair, outcomes, event))
     _, pair, outcomes, event = max(tried, key=lambda one: one[0])
     # guard: audit-tested-on-new-runs
-    p, q = (outcomes.counted(_output(function(data)) for _ in range(last)) for data in pair)
+    p, q = (outcomes.counted(outcome_of(function(data)) for _ in range(last)) for data in pair)
     audit = asked.audit("search", [of_event(event, p, q, asked.level)], runs_needed)
-    return SearchedAudit(audit, pair, tuple(outcomes.names()[i] for i in sorted(event.tolist())))
+    return SearchedAudit(audit, pair, tuple(outcomes.names[i] for i in sorted(event.tolist())))
 
 
-class _Outcomes(NamedTuple):
-    """Kinds of outputs: some that are alone, bins of other numbers, and the rest."""
+class Outcome(NamedTuple):
+    """An output as it is counted: its cell, and what is looked at."""
 
-    alone: dict[Hashable, int]
-    edges: tuple[float, ...]
+    cell: Cell
+    seen: Hashable
+
+
+class Outcomes(NamedTuple):
+    """Kinds of outputs: some that are alone, bins of the other numbers of each cell, and the rest.
+
+    Attributes:
+        alone: the place of each output that is a kind of its own.
+        bins: of each cell that has numbers, the place of its first bin, and the edges.
+        cells: (k - 1,) the cell of each kind but the last one.
+        names: (k,) what each kind holds; the last one holds all that was never seen.
+    """
+
+    alone: dict[Outcome, int]
+    bins: dict[Cell, tuple[int, list[float]]]
+    cells: list[Cell]
+    names: list[Any]
 
     @staticmethod
-    def of(outputs: list[Hashable]) -> _Outcomes:
+    def of(outputs: list[Outcome]) -> Outcomes:
         """Makes kinds of outputs so that each has some of those that were seen."""
-        seen = Counter(outputs)
-        numbers = sorted(x for x in outputs if isinstance(x, float))
         often = max(2.0, _OFTEN * len(outputs))
-        alone = [x for x, n in seen.items() if n >= often or not isinstance(x, float)]
-        edges: tuple[float, ...] = ()
-        if numbers:
-            places = np.linspace(0, len(numbers) - 1, _BINS + 1)[1:-1].astype(int)
-            edges = tuple(sorted({numbers[i] for i in places}))
-        return _Outcomes({x: i for i, x in enumerate(alone)}, edges)
+        alone = [
+            x for x, n in Counter(outputs).items() if n >= often or not isinstance(x.seen, float)
+        ]
+        cells, names = [x.cell for x in alone], [x.seen for x in alone]
+        numbers: dict[Cell, list[float]] = {}
+        for cell, x in outputs:
+            if isinstance(x, float):
+                numbers.setdefault(cell, []).append(x)
+        bins = {}
+        for cell, xs in numbers.items():
+            xs.sort()
+            places = np.linspace(0, len(xs) - 1, _BINS + 1)[1:-1].astype(int)
+            edges = sorted({xs[i] for i in places})
+            bins[cell] = (len(names), edges)
+            names += itertools.pairwise((-np.inf, *edges, np.inf))
+            cells += [cell] * (len(edges) + 1)
+        return Outcomes({x: i for i, x in enumerate(alone)}, bins, cells, [*names, "other"])
 
-    def names(self) -> list[Any]:
-        """Lists what each kind holds; the last one holds all that was never seen."""
-        ends = (-np.inf, *self.edges, np.inf)
-        return [*self.alone, *itertools.pairwise(ends), "other"]
-
-    def counted(self, outputs: Iterable[Hashable]) -> Any:
+    def counted(self, outputs: Iterable[Outcome]) -> Counts:
         """Counts the outputs of each kind."""
-        first, last = len(self.alone), len(self.alone) + len(self.edges) + 1
-        found = np.zeros(last + 1, dtype=np.int64)
+        found = np.zeros(len(self.names), dtype=np.int64)
         for x in outputs:
             place = self.alone.get(x)
-            if place is None and isinstance(x, float):
-                place = first + bisect.bisect_left(self.edges, x)
-            found[last if place is None else place] += 1
+            if place is None and isinstance(x.seen, float) and x.cell in self.bins:
+                first, edges = self.bins[x.cell]
+                place = first + bisect.bisect_left(edges, x.seen)
+            found[-1 if place is None else place] += 1
         return found
 
 
-def _output(output: Any) -> Hashable:
-    """The output as a float, or as it is."""
+def outcome_of(output: Any, cell: Cell = "") -> Outcome:
+    """Returns the output as it is counted: a float, or what it is."""
+    kept = _hashable(output)
+    kind: Any = type(kept)
+    try:
+        hash(kept)
+        # two objects without a hash of their own are never the same output
+        alike = kept is None or kind.__hash__ is not object.__hash__
+    except TypeError:
+        alike = False
+    if not alike:
+        raise ParameterError(
+            "an output must be a number or something hashable, such as a text or a tuple, got "
+            f"a {type(output).__name__}"
+        )
+    return Outcome(cell, kept)
+
+
+def _hashable(output: Any) -> Any:
+    """Numbers as floats, arrays and lists as tuples, mappings as tuples of pairs."""
     if isinstance(output, np.ndarray):
-        output = output.item() if output.ndim == 0 else tuple(output.ravel().tolist())
+        output = output.tolist()
+    if isinstance(output, Mapping):
+        return tuple((key, _hashable(x)) for key, x in output.items())
+    if isinstance(output, list):
+        return tuple(map(_hashable, output))
     number = plain(output)
     if isinstance(number, (int, float)) and not isinstance(number, bool):
         if real_array(number) is not None and abs(number) < 2**53:
             return float(number)
         return repr(number)
-    try:
-        hash(output)
-    except TypeError:
-        raise ParameterError(
-            "function must return a number or something hashable, such as a text or a tuple, got "
-            f"a {type(output).__name__}"
-        ) from None
-    kept: Hashable = output
-    return kept
+    return output
 
 
 def _pair(pair: Any, i: int) -> tuple[Any, Any]:
