@@ -90,6 +90,7 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
 @pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus, by rdp
 @pytest.mark.filterwarnings("ignore:.*is deprecated and will be removed in Click")  # of Flower
+@pytest.mark.filterwarnings("ignore:optax.global_norm is deprecated")  # of JAX Privacy
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of MLflow, by SQLAlchemy
 @pytest.mark.parametrize(
     "page",

@@ -12,7 +12,7 @@ from tightbudget.audit.asked import AuditQuestion
 from tightbudget.audit.inputs import FEWEST, level_of
 from tightbudget.audit.many_runs import Counts, best_event, of_event
 from tightbudget.audit.rates import runs_needed
-from tightbudget.audit.search import Outcome, Outcomes, SearchedAudit, outcome_of
+from tightbudget.audit.search import Outcome, OutputKinds, SearchedAudit, outcome_of
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import double_up
 from tightbudget.numerics.validate import count, positive_count, refuse
@@ -78,7 +78,7 @@ def release(
     run = _runs_of(mechanism, look, noise)
     pair = data, neighbour
     first = [[run(side) for _ in range(each)] for side in pair]
-    outcomes = Outcomes.of([*first[0], *first[1]])
+    outcomes = OutputKinds.of([*first[0], *first[1]])
     p, q = (outcomes.counted(side) for side in first)
     tried = [
         (*best_event(question, *sides, coin, among), way, question, among)
@@ -109,7 +109,7 @@ class _Claimed:
         whole = (claim.sup, claim.delta) if isinstance(claim, OutputDP) else claim
         self._whole = AuditQuestion(self._delta, whole, level)
 
-    def of(self, outcomes: Outcomes) -> Iterator[tuple[AuditQuestion, Counts | None]]:
+    def of(self, outcomes: OutputKinds) -> Iterator[tuple[AuditQuestion, Counts | None]]:
         """Lists the questions, each with the outcomes that it is of; None for all."""
         yield self._whole, None
         claim = self._claim

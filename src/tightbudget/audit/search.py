@@ -84,7 +84,7 @@ def search(
     for i in range(tries):
         pair = _pair(make_neighbours(i), i)
         outputs = [[outcome_of(function(data)) for _ in range(each)] for data in pair]
-        outcomes = Outcomes.of([*outputs[0], *outputs[1]])
+        outcomes = OutputKinds.of([*outputs[0], *outputs[1]])
         p, q = (outcomes.counted(side) for side in outputs)
         event, merit = best_event(asked, p, q, coin)
         tried.append((merit, pair, outcomes, event))
@@ -102,7 +102,7 @@ class Outcome(NamedTuple):
     seen: Hashable
 
 
-class Outcomes(NamedTuple):
+class OutputKinds(NamedTuple):
     """Kinds of outputs: some that are alone, bins of the other numbers of each cell, and the rest.
 
     Attributes:
@@ -118,7 +118,7 @@ class Outcomes(NamedTuple):
     names: list[Any]
 
     @staticmethod
-    def of(outputs: list[Outcome]) -> Outcomes:
+    def of(outputs: list[Outcome]) -> OutputKinds:
         """Makes kinds of outputs so that each has some of those that were seen."""
         often = max(2.0, _OFTEN * len(outputs))
         alone = [
@@ -137,7 +137,7 @@ class Outcomes(NamedTuple):
             bins[cell] = (len(names), edges)
             names += itertools.pairwise((-np.inf, *edges, np.inf))
             cells += [cell] * (len(edges) + 1)
-        return Outcomes({x: i for i, x in enumerate(alone)}, bins, cells, [*names, "other"])
+        return OutputKinds({x: i for i, x in enumerate(alone)}, bins, cells, [*names, "other"])
 
     def counted(self, outputs: Iterable[Outcome]) -> Counts:
         """Counts the outputs of each kind."""
