@@ -129,6 +129,47 @@ def test_months_and_bins_are_groups() -> None:
     assert zones["rows"][0][0] == 2
 
 
+def test_ratios_pay_half_for_each_part() -> None:
+    ends = ["--low", 0, "--high", 64]
+    fares = released("ratio", "--numerator", "fare", *ends, "--denominator", "units")
+    assert fares["columns"] == ["value", "std", "low", "high", "mostly_noise"]
+    assert fares["rows"][0][0] == pytest.approx(70.5 / 4, abs=10)
+    assert fares["receipt"]["charged"]["amount"] == 100
+    assert spent() == 100
+
+
+def test_ratios_are_answered_by_group() -> None:
+    two = ["--denominator", "fare", "--denominator-low", 0, "--denominator-high", 64]
+    trips = released("ratio", "--numerator", "rows", *two, "--group", "zone", "--keys", "a,b")
+    assert [row[0] for row in trips["rows"]] == ["a", "b"]
+    assert spent() == 100
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (["rows", "fares"], "denominator must be rows, units, or one of"),
+        (["fare", "rows"], "low and high must be given: the public bounds of fare"),
+        (["rows", "fare"], "denominator-low and denominator-high must be given"),
+        (["rows", "units", "--low", 0], "low and high must be left out: rows are counted"),
+        (["rows", "units", "--keys", "a"], "group must be given with keys"),
+        (["rows", "units", "--epsilon", -1], "epsilon must be a finite number > 0, got -1"),
+    ],
+)
+def test_a_part_of_a_ratio_is_refused_by_name(parts: list[object], said: str) -> None:
+    above, below, *more = parts
+    asked = ["--numerator", above, "--denominator", below, *more]
+    assert said in refusal("release", "ratio", "trips.parquet", *ADA, *EXACT, *asked)
+    assert spent() == 0
+
+
+def test_a_column_whose_name_is_a_word_of_ratios_is_refused() -> None:
+    pd.DataFrame({"rows": [1, 2]}).to_parquet("odd.parquet")
+    asked = ["--numerator", "rows", "--denominator", "units"]
+    said = refusal("release", "ratio", "odd.parquet", *ADA, *EXACT, *asked)
+    assert "numerator must be clear: the table has a column of this name" in said
+
+
 def test_a_csv_file_has_the_types_that_are_named() -> None:
     found = answer(
         "release", "count", "trips.csv", *EXACT, "--budget", "ada", "--type", "fare=float64",

@@ -25,10 +25,11 @@ from tightbudget.durable_lines import DurableLines
 from tightbudget.ledger.session import LedgerSession
 
 PRICE = 0.25
-QUESTIONS: list[Any] = [
-    tb.Count(epsilon=PRICE),
-    tb.GroupedCounts(by="zone", epsilon=PRICE),
-    tb.Mean(column="fare", bounds=(0, 64), epsilon=PRICE),
+# each list is a run: its questions are asked at once, and cost PRICE together
+QUESTIONS: list[list[Any]] = [
+    [tb.Count(epsilon=PRICE)],
+    [tb.GroupedCounts(by="zone", epsilon=PRICE / 2), tb.Count(epsilon=PRICE / 2, of="units")],
+    [tb.Mean(column="fare", bounds=(0, 64), epsilon=PRICE)],
 ]
 ROWS = {
     "rider": np.array([1, 1, 1, 2, 2, 3]),
@@ -36,9 +37,9 @@ ROWS = {
     "fare": np.array([5.0, 12.0, 30.0, 8.0, 15.0, 20.0]),
 }
 DEATHS = ("before", "after", "within")
-# in the order of their lines: the file is begun; then for each question reserve, start, scan,
-# keep, settle
-PLACES = 2 + 5 * len(QUESTIONS)
+# in the order of their lines: the file is begun; then for each run reserve, start, a draw for
+# each question, keep, settle
+PLACES = 2 + sum(4 + len(run) for run in QUESTIONS)
 
 
 class Killed(BaseException):
@@ -87,9 +88,12 @@ class Life:
 
 
 class Draws:
-    """Noise that is never the same twice, in any process: each draw is a line of a file."""
+    """Noise that is never the same twice, in any process: each draw is a line of a file.
 
-    batch = 1
+    A line is the price of the draw.
+    """
+
+    batch, price = 1, 0.0
 
     def __init__(self, life: Life, file: Path) -> None:
         self.life, self.file = life, file
@@ -97,7 +101,7 @@ class Draws:
     def laplace(self, scale: object, size: int) -> Any:
         def draw() -> Any:
             with self.file.open("a") as drawn:
-                drawn.write("drawn\n")
+                drawn.write(f"{self.price}\n")
             return np.full(size, count(self.file), dtype=np.int64)
 
         return self.life.at(draw)
@@ -109,7 +113,11 @@ class Draws:
 
 
 def count(file: Path) -> int:
-    return len(file.read_text().splitlines()) if file.exists() else 0
+    return len(prices(file))
+
+
+def prices(file: Path) -> list[float]:
+    return [float(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 @contextmanager
@@ -135,16 +143,21 @@ def job(folder: Path, life: Life) -> list[Any]:
     table = tb.Table(ROWS, unit="rider", rows_per_unit=3, domains={"zone": ["a", "b", "c"]})
     with tb.Ledger(f"sqlite:///{folder}/budget.db") as ledger:
         budget = ledger.budget("ada")
+        noise = Draws(life, folder / "drawn")
         with placed(life):
             session = tb.Session(
                 table,
                 budget.keyed("2026-11"),
-                noise=Draws(life, folder / "drawn"),
+                noise=noise,
                 answers=folder / "answers",
                 again=True,
             )
-            for question in QUESTIONS:
-                life.answers.append(session.ask(question))
+            for run in QUESTIONS:
+                noise.price = PRICE / len(run)
+                if len(run) == 1:
+                    life.answers.append(session.ask(run[0]))
+                else:
+                    life.answers.extend(session.ask_all(run))
     return life.answers
 
 

@@ -32,6 +32,7 @@ from tests.tables.killed_jobs import (
     count,
     job,
     opened,
+    prices,
 )
 from tests.tables.test_session import Zeros
 
@@ -60,7 +61,7 @@ def paid(folder: Path, lives: list[Life]) -> None:
     """What is true after the last life of a job, which has come to its end."""
     last = lives[-1]
     values = [answer.value for answer in last.answers]
-    assert len(values) == len(QUESTIONS)
+    assert len(values) == sum(map(len, QUESTIONS))
     for life in lives:  # what was told once is told again
         assert [answer.value for answer in life.answers] == values[: len(life.answers)]
     with tb.Ledger(f"sqlite:///{folder}/budget.db") as ledger:
@@ -69,8 +70,8 @@ def paid(folder: Path, lives: list[Life]) -> None:
         assert ada.held.epsilon == 0
         assert ada.spent.epsilon == PRICE * len(ends)
         # every draw was paid; a death before the scan is charged all the same
-        drawn = count(folder / "drawn")
-        assert drawn <= len(ends) <= drawn + len(lives) - 1
+        drawn = sum(prices(folder / "drawn"))
+        assert drawn <= ada.spent.epsilon <= drawn + PRICE * (len(lives) - 1)
         assert len(QUESTIONS) <= len(ends) <= len(QUESTIONS) + len(lives) - 1
         settled = {event.key for event in ends if event.kind == "settled"}
         assert {answer.key for answer in last.answers} <= settled
@@ -162,6 +163,48 @@ def test_the_answer_of_every_mechanism_comes_back_as_it_was(
     np.testing.assert_equal(again.rows(), first.rows())
     assert (again.cell, again.receipt, again.key) == (first.cell, first.receipt, first.key)
     np.testing.assert_equal(again.interval(), first.interval())
+
+
+def test_the_answers_of_many_mechanisms_at_once_come_back_as_they_were(
+    ledger: tb.Ledger, tmp_path: Path
+) -> None:
+    questions = [case.mechanism for case in CASES[::3]]
+    data: Any = CASES[0].data
+    first = kept(ledger, tmp_path / "a", table=data).ask_all(questions)
+    before = ledger.head()
+    again = kept(ledger, tmp_path / "a", table=data).ask_all(questions)
+    assert ledger.head() == before
+    for one, other in zip(again, first, strict=True):
+        np.testing.assert_equal(one.value, other.value)
+        np.testing.assert_equal(one.rows(), other.rows())
+        assert (one.cell, one.receipt, one.key) == (other.cell, other.receipt, other.key)
+
+
+def test_questions_at_once_are_kept_for_these_questions_in_this_order(
+    ledger: tb.Ledger, tmp_path: Path
+) -> None:
+    units = tb.Count(epsilon=0.25, of="units")
+    session = kept(ledger, tmp_path / "a")
+    both = session.ask_all([COUNT, units])
+    assert session.ask(COUNT).key == "A7#2"  # a run beside others, whose keys go on
+    before = ledger.head()
+    again = kept(ledger, tmp_path / "a")
+    assert [answer.value for answer in again.ask_all([COUNT, units])] == [a.value for a in both]
+    assert again.ask(COUNT).key == "A7#2"
+    for others in ([units, COUNT], [COUNT], [COUNT, units, units]):
+        with pytest.raises(tb.KeyConflictError, match="was used before"):
+            kept(ledger, tmp_path / "a").ask_all(others)
+    with pytest.raises(tb.KeyConflictError, match="was used before"):
+        kept(ledger, tmp_path / "a").ask(COUNT)
+    assert ledger.head() == before
+
+
+def test_several_at_once_that_do_not_fit_cost_nothing(ledger: tb.Ledger, tmp_path: Path) -> None:
+    dear = tb.Count(epsilon=999.9)
+    with pytest.raises(tb.BudgetExceeded):
+        kept(ledger, tmp_path / "a").ask_all([COUNT, dear])
+    assert ledger.budget("ada").spent.epsilon == 0
+    assert ledger.budget("ada").held.epsilon == 0
 
 
 VALUES = st.recursive(
@@ -386,13 +429,6 @@ def test_what_is_opened_is_not_kept(ledger: tb.Ledger, tmp_path: Path) -> None:
         kept(ledger, tmp_path / "a").open(search)
 
 
-def test_several_at_once_are_not_kept(ledger: tb.Ledger, tmp_path: Path) -> None:
-    before = ledger.head()
-    with pytest.raises(tb.ParameterError, match="answers must be None to ask all at once"):
-        kept(ledger, tmp_path / "a").ask_all([COUNT, COUNT])
-    assert ledger.head() == before
-
-
 def test_a_session_that_keeps_answers_is_not_copied(ledger: tb.Ledger, tmp_path: Path) -> None:
     with pytest.raises(tb.errors.SettlementError, match="Session cannot be copied"):
         copy.copy(kept(ledger, tmp_path / "a"))
@@ -440,7 +476,7 @@ def a_death_after_the_scan_loses_no_answer() -> bool:
         opened(Path(folder))
         lived(Path(folder), 6, "before")
         lived(Path(folder), None, "")
-        return count(Path(folder) / "drawn") == len(QUESTIONS)
+        return count(Path(folder) / "drawn") == sum(map(len, QUESTIONS))
 
 
 def another_cell_is_no_answer() -> bool:

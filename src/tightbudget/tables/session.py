@@ -435,7 +435,9 @@ class Session(Uncopied):
         """Answers several questions from one scan of the table, as one run with one hold.
 
         All are answered, or none: if one is refused, or they do not fit together, nothing is
-        charged. :meth:`what_if` tells the price of each and their sum. The run has one key. An
+        charged. :meth:`what_if` tells the price of each and their sum. The run has one key; with
+        ``answers`` the answers are kept together, so that a program that is started again has all
+        of them, or asks all once more as :meth:`ask` does. An
         engine gets the queries as one statement, so that all answers are about the same rows.
 
         Args:
@@ -449,15 +451,16 @@ class Session(Uncopied):
             ParameterError: a question does not fit the table, which is named with its number, or
                 the meter does not count epsilon; nothing is charged.
             SourceError: the table's engine does not answer; nothing is charged.
-            SettlementError: the key of a meter that was made with one was used before.
+            SettlementError: the key of a meter that was made with one was used before; with
+                ``answers``, their answers were lost.
+            KeyConflictError: the key was used for other questions.
+            FileError: the file of answers cannot be read or written.
             ReleaseError: the scan or the noise failed after the start; the worst-case prices are
                 charged.
             ExtraError: no noise is given, and OpenDP is not installed; nothing is charged.
         """
         if not isinstance(questions, (list, tuple)) or not questions:
             raise refuse("questions", "be a list of questions, at least one", questions)
-        if self.answers is not None:
-            raise refuse("answers", "be None to ask all at once: ask one by one", "a file")
         for question in questions:
             _check_question(question)
         together = Together(questions=tuple(questions))
@@ -469,10 +472,16 @@ class Session(Uncopied):
             )
         ]
         texts = [text_of(question, planned.table) for question in questions]
-        key, meter = self._pays("; ".join(texts))
-        together.what_if(meter)  # refuses a meter of another unit
+        asked = "; ".join(texts)
         run: Any = planned
-        done = together.release(run, meter=meter, noise=self.noise)
+        if self.answers is None:
+            key, meter = self._pays(asked)
+            together.what_if(meter)  # refuses a meter of another unit
+            done: Release[Any] = together.release(run, meter=meter, noise=self.noise)
+        else:
+            together.what_if(self.meter)
+            key, pair = self._kept(together, planned, cut(asked, LONGEST_QUESTION))
+            done = replace(pair, value=pair.value[0])  # without the noisy rows of all together
         answers = [
             TableAnswer(
                 question=question,

@@ -24,5 +24,6 @@ for _name, _question in (
     ("histogram", questions.histogram),
     ("groups", questions.groups),
     ("distinct", questions.distinct),
+    ("ratio", questions.ratio),
 ):
     commands.command(_name, cls=Command)(with_table(_question))

@@ -14,6 +14,7 @@ from tightbudget.cli.release.table import Asked
 from tightbudget.cli.release.where import keys_of
 from tightbudget.notation.values import value_of
 from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.amount import exact_positive, exact_probability
 
 Columns = Mapping[str, str]
 Column = Annotated[str, typer.Option(help="A column of numbers.")]
@@ -202,6 +203,78 @@ def distinct(
     return tb.tables.CountDistinct(column=by, epsilon=epsilon, delta=delta), domains
 
 
+def ratio(
+    columns: Columns,
+    epsilon: Any,
+    delta: Any,
+    numerator: Annotated[str, typer.Option(help="rows, units, or the column that is added up.")],
+    denominator: Annotated[str, typer.Option(help="Another one: rows, units, or a column.")],
+    low: Annotated[float | None, number("Of a column above: values below are moved here.")] = None,
+    high: Annotated[float | None, number("Of a column above: values above are moved.")] = None,
+    denominator_low: Annotated[float | None, number("As low, of a column below.")] = None,
+    denominator_high: Annotated[float | None, number("As high, of a column below.")] = None,
+    group: Group = None,
+    keys: Keys = None,
+    months: Months = None,
+    bins: Bins = None,
+) -> Asked:
+    """Divides one sum or count by another with noise, and pays for both, half and half.
+
+    For example: tightbudget release ratio trips.parquet --numerator fare --low 0 --high 100
+    --denominator units --unit rider --rows-per-unit 20 --epsilon 0.1 --budget ada
+    --ledger sqlite:///budget.db
+    """
+    by: str | None = None
+    domains: Mapping[str, Any] = {}
+    half = {
+        "epsilon": exact_positive(epsilon=epsilon) / 2,
+        "delta": exact_probability(delta=delta) / 2,
+    }
+    texts = {"keys": keys, "months": months, "bins": bins}
+    if group is not None:
+        by, domains = _public(columns, texts, group=group)
+    else:
+        _no_keys(texts)
+    above = _sum_or_count(columns, half, by, "numerator", numerator, low, high)
+    below = _sum_or_count(
+        columns, half, by, "denominator", denominator, denominator_low, denominator_high
+    )
+    return tb.tables.Ratio(numerator=above, denominator=below), domains
+
+
+def _sum_or_count(
+    columns: Columns,
+    price: Mapping[str, Any],
+    by: str | None,
+    option: str,
+    text: str,
+    low: float | None,
+    high: float | None,
+) -> Any:
+    """Reads one of the two parts of a ratio.
+
+    Raises:
+        ParameterError: it is neither rows, units nor a column; or it is a word and a column; or
+            bounds are given with a count, or lack with a column.
+    """
+    grouped: dict[str, Any] = {} if by is None else {"by": by}
+    ends = "low and high" if option == "numerator" else "denominator-low and denominator-high"
+    if text in ("rows", "units"):
+        if text in columns:
+            must = "be clear: the table has a column of this name, so rename it"
+            raise refuse(option, must, text)
+        if low is not None or high is not None:
+            raise ParameterError(f"{ends} must be left out: {text} are counted")
+        count = tb.Count if by is None else tb.GroupedCounts
+        return count(of=_of(text), **grouped, **price)
+    if text not in columns:
+        raise refuse(option, f"be rows, units, or one of {', '.join(columns)}", text)
+    if low is None or high is None:
+        raise ParameterError(f"{ends} must be given: the public bounds of {text}")
+    add = tb.Sum if by is None else tb.GroupedSums
+    return add(column=text, bounds=(low, high), **grouped, **price)
+
+
 def _in_groups(
     one: Any,
     grouped: Any,
@@ -218,9 +291,14 @@ def _in_groups(
     if group is not None:
         by, domains = _public(columns, keys, group=group)
         return grouped(by=by, **given), domains
+    _no_keys(keys)
+    return one(**given), {}
+
+
+def _no_keys(keys: Mapping[str, str | None]) -> None:
+    """Refuses keys without a column that names a group."""
     if any(text is not None for text in keys.values()):
         raise ParameterError("group must be given with keys: the column that names a group")
-    return one(**given), {}
 
 
 def _public(
