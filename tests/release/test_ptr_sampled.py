@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from scipy import stats
-from tests.release.test_statistics import MISSED, Stock, proved
+from tests.release.test_statistics import MISSED, Stock
 
 import tightbudget as tb
 from tightbudget.output_dp.guarantee import Cell
@@ -24,15 +23,25 @@ def seen(
     return counts
 
 
-def loss(tries: int, event: tuple[Cell, bool], distance: int, runs: int, noise: Stock) -> float:
-    """Of neighbours that are as far apart as they may be, where the event is likelier at x.
+def audited(
+    tries: int,
+    event: tuple[Cell, bool],
+    distance: int,
+    price: float,
+    runs: int,
+    noise: Stock,
+) -> tb.audit.Audit:
+    """Tests the price of an event on neighbours that are as far apart as they may be.
 
-    Distances 2 and more: there the bound holds and no delta is needed.
+    It is likelier at the first. Distances 2 and more: there the bound holds and no delta is needed.
     """
     step = -1 if event[0] == "bottom" else 1
     x = [tb.release.Proposal(distance + step, 0, 1)] * tries
     y = [tb.release.Proposal(distance, 1, 1)] * tries
-    return proved(seen(x, runs, noise)[event], seen(y, runs, noise)[event], runs)
+    p, q = (seen(proposals, runs, noise)[event] for proposals in (x, y))
+    return tb.audit.histograms(
+        [p, runs - p], [q, runs - q], claim=(price, 0.0), delta=0.0, confidence=1 - MISSED
+    )
 
 
 EVENTS = pytest.mark.parametrize(
@@ -44,14 +53,14 @@ EVENTS = pytest.mark.parametrize(
 
 @pytest.mark.slow
 @EVENTS
-@pytest.mark.parametrize(
-    "runs", [50_000, pytest.param(300_000, marks=pytest.mark.slow)], ids=["some", "many"]
-)
+@pytest.mark.parametrize(("runs", "share"), [(50_000, 0.65), (300_000, 0.8)], ids=["some", "many"])
 def test_no_cell_says_more_than_it_costs(
-    tries: int, event: tuple[Cell, bool], distance: int, price: float, runs: int
+    tries: int, event: tuple[Cell, bool], distance: int, price: float, runs: int, share: float
 ) -> None:
-    measured = loss(tries, event, distance, runs, Stock())
-    assert 0.8 * price < measured <= price
+    """An audit that sees less than this share of the price is too weak to say anything."""
+    found = audited(tries, event, distance, price, runs, Stock())
+    assert found.verdict == "consistent"
+    assert share * price < found.epsilon_at_least <= price
 
 
 @pytest.mark.slow
@@ -59,7 +68,7 @@ def test_no_cell_says_more_than_it_costs(
 def test_half_of_the_noise_is_caught(
     tries: int, event: tuple[Cell, bool], distance: int, price: float
 ) -> None:
-    assert loss(tries, event, distance, 50_000, Stock(0.5)) > price
+    assert audited(tries, event, distance, price, 50_000, Stock(0.5)).verdict == "refuted"
 
 
 @pytest.mark.slow
@@ -68,4 +77,8 @@ def test_a_bound_that_fails_passes_with_delta_at_most() -> None:
     runs = 50_000
     for distance, within in [(1, True), (2, False)]:
         passed = runs - seen([tb.release.Proposal(distance, 0, 1)], runs, Stock())["bottom", False]
-        assert bool(stats.beta.ppf(MISSED, passed, runs - passed + 1) <= 0.3) is within
+        # beside a neighbour at which nothing passes
+        found = tb.audit.histograms(
+            [passed, runs - passed], [0, runs], claim=(1.0, 0.3), delta=0.3, confidence=1 - MISSED
+        )
+        assert found.verdict == ("consistent" if within else "refuted")
