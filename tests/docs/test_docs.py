@@ -70,6 +70,7 @@ SLOW = {
     "docs/how-to/use-with-jax-privacy.md",
     "docs/how-to/use-with-opacus.md",
     "docs/how-to/use-with-optuna.md",
+    "docs/how-to/use-with-scikit-learn.md",
     "docs/how-to/watch-budgets-in-a-browser.md",
     "docs/how-to/what-an-epsilon-means.md",
     "docs/how-to/which-sampler.md",
