@@ -44,7 +44,7 @@ def connected(client: Client, token: str | None) -> tb.RemoteLedger:
 class RemoteActor(LedgerActor):
     """Does what a table says over the API; what that does not offer, beside it."""
 
-    BESIDE = ("open", "raise", "close", "expire", "verify", "reopen")
+    BESIDE = ("open", "raise", "audit", "close", "expire", "verify", "reopen")
 
     def __init__(self, url: str, far: tb.RemoteLedger) -> None:
         super().__init__(url)
