@@ -736,6 +736,24 @@ def test_no_trial_and_trials_that_fail_are_paid_and_fit_nothing() -> None:
             check_is_fitted(tried.best_estimator_)
 
 
+class FailsAtLast(Spy):
+    """A model that is fitted in trials, where each fit has a small budget of its own, alone."""
+
+    def fit(self, X: Any, y: Any, *, meter: tb.release.Meter, noise: Any = None) -> Self:
+        if meter.left.epsilon > 50:
+            raise RuntimeError("no memory")
+        return super().fit(X, y, meter=meter, noise=noise)
+
+
+def test_what_the_trials_have_found_is_kept_if_the_last_fit_fails() -> None:
+    meter = tb.OutputDPFilter(100, 1)
+    tried = tried_at_random(FailsAtLast(), {"epsilon": [0.5]}, trials=tb.trials.Binomial(3))
+    with pytest.raises(RuntimeError, match="no memory"):
+        tried.fit(X, Y, meter=meter, noise=Coins(1))
+    assert tried.best_params_ == {"epsilon": 0.5}
+    assert spent(meter)[0] == exact(epsilon=tried.release_.receipt.charged.epsilon)
+
+
 def overpaid() -> bool:
     """A fit that pays more than its what_if has said does not win, since no price covers it."""
     tried = tried_at_random(Side(), {"more": [0.25]}, trials=tb.trials.Binomial(8), refit=False)

@@ -154,7 +154,7 @@ TERMS = [
 
 
 @pytest.mark.parametrize(("kind", "terms", "variant", "parameters"), TERMS)
-def test_a_budget_that_is_open_is_its_cap(
+def test_a_budget_is_its_cap(
     tmp_path: Path, kind: str, terms: Any, variant: str, parameters: Any
 ) -> None:
     with tb.Ledger(f"sqlite:///{tmp_path / 'a.db'}") as ledger:
@@ -170,7 +170,8 @@ def test_a_budget_that_is_open_is_its_cap(
             assert found == {"epsilon": ada.epsilon(1e-6), "delta": 1e-6}
 
 
-def test_a_budget_that_is_closed_is_what_it_has_spent(tmp_path: Path) -> None:
+def test_a_budget_that_is_closed_is_its_cap_too(tmp_path: Path) -> None:
+    """A run that could have cost 0.3, and whose output cost 0.1, is not 0.1-private."""
     with tb.Ledger(f"sqlite:///{tmp_path / 'a.db'}") as ledger:
         ada = ledger.open_budget("ada", epsilon=1.0, delta=1e-6)
         hold = ada.reserve("A1", tb.OutputDP({"yes": 0.3, "no": 0.1}))
@@ -178,7 +179,8 @@ def test_a_budget_that_is_closed_is_what_it_has_spent(tmp_path: Path) -> None:
         hold.settle("no")
         ada.close()
         found = statement_of_budget(ledger, "ada")
-    assert (found.variant, found.parameters) == ("Pure DP", {"epsilon": 0.1})
+    assert dict(found.sections[0].rows)["spent"] == "epsilon 0.1, delta 0.0"
+    assert (found.variant, found.parameters) == ("Approximate DP", {"epsilon": 1.0, "delta": 1e-6})
 
 
 def test_a_table_says_what_its_units_are(tmp_path: Path) -> None:

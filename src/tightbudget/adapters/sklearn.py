@@ -344,13 +344,14 @@ class PrivateGridSearchCV(GridSearchCV):  # type: ignore[misc]
             found = search.release(data, meter=meter, noise=noise)
             chosen, score = (None, math.nan) if found.value is None else found.value
             best = clone(self.estimator)
+            # what was paid for is kept before the last fit, which may be refused
+            self.release_, self.best_score_ = found, score
+            self.best_params_: Any = None
             if chosen is not None:
-                parameters = list(ParameterGrid(self.param_grid))[chosen]
-                best.set_params(**clone(parameters, safe=False))
+                self.best_params_ = list(ParameterGrid(self.param_grid))[chosen]
+                best.set_params(**clone(self.best_params_, safe=False))
                 if self.refit:
                     best.fit(X, y, **paid)
-        self.release_, self.best_score_ = found, score
-        self.best_params_: Any = None if chosen is None else parameters
         self.multimetric_, self.n_splits_ = False, len(splits)
         self.scorer_ = check_scoring(self.estimator)
         if self.refit:

@@ -91,8 +91,8 @@ class PrivacyStatement:
         warning: "" or why the statement must not be relied on; it is the first line everywhere.
         variant: the variant of differential privacy of ``parameters``.
         parameters: of epsilon (nats), delta and rho those that bound the privacy loss: of a run its
-            upper bound; of a budget that is closed and holds nothing what it has spent; else the
-            budget's cap.
+            upper bound; of a budget its cap, also when less was spent, since what a run costs may
+            depend on its output.
         run: the run that it is about; None if it is about a budget.
     """
 
@@ -346,9 +346,8 @@ def statement_of_budget(
     }
     if declared:
         known["Unit of privacy"] = declared
-    final = now.closed and not now.held.amount and not now.held.delta
-    amount = now.spent if final else now.cap
-    variant, parameters = _loss(amount)
+    # guard: record-of-the-cap
+    variant, parameters = _loss(now.cap)
     if variant == "Custom" and delta is not None:
         variant, parameters = "Approximate DP", {"epsilon": account.epsilon(delta), "delta": delta}
     return PrivacyStatement(
@@ -357,7 +356,7 @@ def statement_of_budget(
 
 
 def _loss(amount: Amount) -> tuple[Variant, dict[str, float]]:
-    """The variant of differential privacy that an amount is of, with its parameters."""
+    """Names the variant of differential privacy that an amount is of, with its parameters."""
     delta = {"delta": amount.delta} if amount.delta else {}
     if amount.unit == "epsilon":
         return "Approximate DP" if delta else "Pure DP", {"epsilon": amount.amount, **delta}
