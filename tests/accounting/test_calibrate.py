@@ -12,6 +12,7 @@ import pytest
 import tightbudget as tb
 from tightbudget.accounting.calibrate import Target
 from tightbudget.engine.readings.tradeoff import most_true_positives
+from tightbudget.mechanisms.questions import Questions
 
 SIGMA = 4.302106465630459  # eps 1, delta 1e-6, q 0.01, 10^4 steps; 220-bit contour integral
 
@@ -412,6 +413,30 @@ def test_answers_that_tell_the_side_of_a_target_do_not_stall_the_search(
         best = delta ** (-1 / 13)
         assert best <= found.value <= best * (1 + 1e-5)  # as close as a gap of 1e-5 tells
         assert len(asked) <= 24
+
+
+def test_far_from_the_target_nothing_is_asked_closer_than_decides_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A schedule's delta is 1e-66 at four times its noise: close bounds of it took minutes."""
+    asked: list[tuple[tb.Bounds, float | None]] = []
+    answer = tb.Composition.answer
+
+    def listen(self: Any, **given: Any) -> Any:
+        found = answer(self, **given)
+        asked.append((found.bounds, given.get("target")))
+        return found
+
+    monkeypatch.setattr(Questions, "answer", listen)
+    found = tb.calibrate(
+        lambda f: tb.compose(tb.Gaussian(f * z / 10).subsampled(0.01) * 50 for z in range(8, 20)),
+        epsilon=1.0,
+        delta=1e-5,
+    )
+    meets(found, 1.0, 1e-5)
+    far = [target for bounds, target in asked if bounds.upper < 1e-5 * math.exp(-10)]
+    assert far == [1e-5] * len(far)
+    assert far != []
 
 
 def test_the_lower_bound_of_what_is_found_is_that_of_the_attained_pair() -> None:
