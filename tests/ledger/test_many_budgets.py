@@ -165,14 +165,17 @@ def test_texts_are_stored_as_they_are_whatever_reads_them(ledger: tb.Ledger, nam
 
 @pytest.mark.slow
 def test_ten_thousand_budgets_pay_for_one_run(ledger: tb.Ledger) -> None:
-    names = opened(ledger, 10_000)
-    hold = ledger.reserve("run", PRICES, names)
+    clicks = ledger.blocks("clicks", by=["page"], epsilon=1, delta=1e-5, rows_in=9)
+    hold = clicks.where(page="1..10000").reserve("run", PRICES)
+    names = [*hold.charges]
+    assert len(names) == 10_000
     hold.start()
     hold.settle("no")
     assert {str(one) for one in hold.charges.values()} == {"epsilon 0.1, delta 1e-07"}
     assert ledger.hold("run").charges == hold.charges
     spent = {str(one.spent) for one in ledger.statements(budgets=names)}
     assert spent == {"epsilon 0.1, delta 1e-07"}
+    assert ledger.reserve("by name", PRICES, names).void() is not None
     ledger.verify()
 
 
