@@ -175,7 +175,6 @@ def test_ten_thousand_budgets_pay_for_one_run(ledger: tb.Ledger) -> None:
     assert ledger.hold("run").charges == hold.charges
     spent = {str(one.spent) for one in ledger.statements(budgets=names)}
     assert spent == {"epsilon 0.1, delta 1e-07"}
-    assert ledger.reserve("by name", PRICES, names).void() is not None
     ledger.verify()
 
 
