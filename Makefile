@@ -47,7 +47,7 @@ cover: .venv/.test  ## the tests of `make unit` with branch coverage
 	TEST_CPU_SECONDS=6 $(PYTEST) -m "not slow" --cov --cov-report=term $(PYTEST_ARGS)
 
 # The first test that needs PyTorch pays for its import, which takes many seconds.
-adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus and JAX Privacy, which are large
+adapters: .venv/.adapters  ## the tests and pages that need PyTorch, Opacus, JAX Privacy and mbi, which are large
 	TEST_CPU_SECONDS=inf $(PYTEST) -m needs tests/adapters tests/docs $(PYTEST_ARGS)
 
 # The list of each peer is a file of peers/; without a network its suite is skipped, and a line says so.

@@ -68,6 +68,7 @@ SLOW = {
     "docs/how-to/train-on-spot-machines.md",
     "docs/how-to/use-with-dp-accounting.md",
     "docs/how-to/use-with-jax-privacy.md",
+    "docs/how-to/use-with-mbi.md",
     "docs/how-to/use-with-opacus.md",
     "docs/how-to/use-with-optuna.md",
     "docs/how-to/use-with-scikit-learn.md",

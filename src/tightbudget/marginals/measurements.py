@@ -36,6 +36,7 @@ from tightbudget.workflows.workflow import Workflow
 _DELTA_GAP, _EPSILON_GAP = 1e-2, 1e-3
 CALIBRATED_GAP = 5e-3  # that with which a rho was found, so that its delta is enough here, too
 _MOST_ATTRIBUTES = 1000
+FIRST = 0.9  # of AIM's units, for each one-way marginal
 _ANNEALED = 4  # AIM's next rounds have so many times the units: half the noise
 
 
@@ -182,7 +183,7 @@ def aim(
     rho: float,
     rounds: int | None = None,
     *,
-    first: float = 0.9,
+    first: float = FIRST,
     select: float = 0.1,
 ) -> Measurements:
     """Returns AIM: one-way marginals, then rounds that select a marginal and measure it.

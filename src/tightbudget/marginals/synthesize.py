@@ -23,7 +23,7 @@ from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import Receipt
 
-_MOST_ROWS = 10**8  # of a synthetic table: a noisy number of rows does not fill the memory
+MOST_ROWS = 10**8  # of a synthetic table: a noisy number of rows does not fill the memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,7 +172,7 @@ def synthesize(
         {name: one.counts for name, one in ones.items()},
         {pair: found.counts for pair, found in zip(chosen, pairs, strict=True)},
     )
-    drawn = min(round(total), _MOST_ROWS) if size is None else size
+    drawn = min(round(total), MOST_ROWS) if size is None else size
     columns = model.draw(drawn, known, seed)
     return SyntheticTable(columns, run.marginals, run.receipt, largest, known)
 

@@ -1,0 +1,306 @@
+"""AIM's rounds beside models that are not mbi's: what is measured, what is paid, what is kept."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tightbudget as tb
+from tightbudget.marginals import mbi_fit
+from tightbudget.marginals.aim_run import _candidates, _plan, _round
+from tightbudget.marginals.domains import domains_of
+from tightbudget.marginals.mbi_fit import shares_of_columns
+
+RNG = np.random.default_rng(0)
+ROWS = {"a": RNG.integers(0, 2, 900), "b": RNG.integers(0, 3, 900), "who": np.arange(900) // 3}
+DOMAINS = {"a": [0, 1], "b": [0, 1, 2]}
+
+
+@dataclass
+class Fitter:
+    """A stand-in for the adapter: a product of one-way shares, and the last larger marginal."""
+
+    fits: list[Any] = field(default_factory=list)
+    fails: dict[int, BaseException] = field(default_factory=dict)
+    finite: bool = True
+
+    def fitted(self, sizes: Any, marginals: Any, iterations: int, warm: Any) -> Any:
+        self.fits.append((len(marginals), iterations, warm))
+        if len(self.fits) in self.fails:
+            raise self.fails[len(self.fits)]
+        tables = {}
+        for columns, counts, _ in marginals:
+            tables[columns] = np.log(np.maximum(counts, 1.0) / np.maximum(counts, 1.0).sum())
+        if tables.keys() - {(i,) for i in range(len(sizes))}:
+            tables = {c: t for c, t in tables.items() if len(c) > 1}
+        return SimpleNamespace(
+            total=900.0,
+            sizes=tuple(sizes),
+            tables=tuple(tables.items()),
+            finite=self.finite,
+            draw=lambda rows, seed: {
+                i: np.random.default_rng(seed + i).integers(0, n, rows) for i, n in enumerate(sizes)
+            },
+        )
+
+    def megabytes_of(self, sizes: Any, cliques: Any) -> float:
+        return max(math.prod(sizes[i] for i in clique) for clique in cliques) / 10.0
+
+
+@pytest.fixture(name="fitter")
+def _fitter(monkeypatch: pytest.MonkeyPatch) -> Fitter:
+    fitter = Fitter()
+    monkeypatch.setattr(mbi_fit, "adapter", lambda: fitter)
+    return fitter
+
+
+def ran(rows: Any = ROWS, domains: Any = DOMAINS, **given: Any) -> Any:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    given = {"epsilon": 1.0, "delta": 1e-6, "meter": meter, "rounds": 4, **given}
+    return tb.marginals.run_aim(rows, domains, **given)
+
+
+def test_the_noise_is_that_of_the_plan_and_the_meter_pays_epsilon(fitter: Fitter) -> None:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    found = ran(meter=meter)
+    assert meter.spent == found.receipt.charged
+    assert meter.spent.epsilon == 1.0
+    assert found.ended is None
+    assert tb.marginals.aim(2, found.rho, rounds=4).delta(1.0, rtol=5e-3).upper <= 1e-6
+    # .9 units for each column; the selections take a tenth of all other units
+    rho = [1.0 / (2.0 * one.sigma**2) for one in found.marginals]
+    unit = found.rho / 4
+    assert rho[:2] == pytest.approx([0.9 * unit] * 2, rel=1e-8)
+    assert sum(rho) == pytest.approx(unit * (1.8 + 0.9 * 2.2), rel=1e-8)
+    assert [one.columns for one in found.marginals[:2]] == [("a",), ("b",)]
+    # each fit is of all marginals so far, and begins with the model before
+    assert [n for n, _, _ in fitter.fits] == list(range(2, len(found.marginals) + 1))
+    assert [warm is None for _, _, warm in fitter.fits] == [True] + [False] * (len(rho) - 2)
+    assert {iterations for _, iterations, _ in fitter.fits} == {1000}
+
+
+def test_units_with_several_rows_have_more_noise(fitter: Fitter) -> None:
+    one, two = (ran(unit="who", rows_per_unit=k) for k in (1, 2))
+    assert two.marginals[0].sigma == pytest.approx(2 * one.marginals[0].sigma, rel=1e-8)
+    assert abs(one.marginals[0].counts.sum() - 300) < 10 * one.marginals[0].sigma
+
+
+def test_a_round_takes_what_the_plan_of_aim_allows() -> None:
+    plan = tb.marginals.aim(3, 0.02).workflow
+    # 48 units: 2.7 for the columns, then rounds of 1, of 4 if the noise is halved, of 16 ...
+    first = _round(plan, ("round", 1, 0), False, 3, 48)
+    assert first.to == ("measure", 1, 0)
+    assert first.sigma == pytest.approx(math.sqrt(48 / (2 * 0.9 * 0.02)))
+    assert first.share == pytest.approx(3.7 / 48)
+    halved = _round(plan, ("round", 1, 1), True, 3, 48)
+    assert halved.to == ("measure", 4, 1)
+    assert halved.sigma == pytest.approx(first.sigma / 2)
+    assert halved.share == pytest.approx(7.7 / 48)
+    last = _round(plan, ("round", 16, 21), True, 3, 48)
+    assert last.to == ("measure last", 21)
+    assert last.sigma == pytest.approx(first.sigma / math.sqrt(48 - 2.7 - 21))
+    assert last.share == 1.0
+
+
+def test_candidates_are_the_parts_of_the_workload_by_how_much_of_it_they_touch() -> None:
+    domains = domains_of({name: [0, 1] for name in "abc"})
+    pairs = {("a", "b"): 4, ("a", "c"): 4, ("b", "c"): 4, ("a",): 2, ("b",): 2, ("c",): 2}
+    assert _candidates(None, domains) == pairs
+    some = {("a", "b"): 3, ("b", "c"): 3, ("a",): 1, ("b",): 2, ("c",): 1}
+    assert _candidates([["b", "a"], ("b", "c"), ("c", "b")], domains) == some
+    assert _candidates(None, domains_of({"a": [0, 1]})) == {("a",): 1}
+
+
+def test_a_marginal_that_makes_the_model_too_large_is_not_chosen(fitter: Fitter) -> None:
+    found = ran(megabytes=0.3)
+    assert {len(one.columns) for one in found.marginals} == {1}
+    assert ran(megabytes=6.0).ended is None
+    with pytest.raises(tb.ParameterError, match=r"megabytes must be at least 0\.3 for single"):
+        ran(megabytes=0.2)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("out of memory"), "RuntimeError: out of memory"),
+        (KeyboardInterrupt(), "interrupted"),
+        (MemoryError(), "MemoryError: "),
+    ],
+)
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_fit_that_fails_loses_nothing_that_was_measured(
+    fitter: Fitter, error: BaseException, said: str, at: int
+) -> None:
+    fitter.fails[at] = error
+    meter = tb.OutputDPFilter(1, 1e-6)
+    found = ran(meter=meter)
+    assert found.ended == said
+    assert len(found.marginals) == 1 + at
+    assert meter.spent.epsilon == found.receipt.charged.epsilon == 1.0
+    # and it can be fitted again, for nothing
+    assert found.synthesize(size=7, seed=1).size == 7
+    assert meter.spent.epsilon == 1.0
+    assert f"ended early: {said}" in repr(found)
+
+
+def test_numbers_that_are_not_finite_are_no_model(fitter: Fitter) -> None:
+    fitter.finite = False
+    found = ran()
+    assert found.ended.startswith("CalibrationError: the model of 2 marginals has not converged")
+    with pytest.raises(
+        tb.errors.CalibrationError, match="in 50 iterations: its numbers are not finite"
+    ):
+        found.model(iterations=50)
+
+
+def test_who_stops_early_gets_the_rest_back(fitter: Fitter) -> None:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    found = ran(meter=meter, until=lambda model: len(model.marginals) == 3)
+    assert found.ended == "until(model) is true"
+    assert len(found.marginals) == 3
+    assert meter.spent == found.receipt.charged
+    assert 0.5 < meter.spent.epsilon < 0.95
+    assert found.receipt.returned.epsilon > 0.05
+
+
+def test_an_until_that_fails_loses_nothing(fitter: Fitter) -> None:
+    found = ran(until=lambda model: model.nobody)
+    assert found.ended == "AttributeError: 'MbiModel' object has no attribute 'nobody'"
+    assert len(found.marginals) == 3
+    assert found.model().marginals == found.marginals
+
+
+def test_prices_by_state_are_at_most_epsilon() -> None:
+    rho, plan = _plan(lambda rho: tb.marginals.aim(2, rho, rounds=3), 3.0, 1e-5, until=len)
+    assert 0.985 * 3.0 <= max(plan.prices.values()) <= 3.0
+    assert plan.delta.upper <= 1e-5
+    assert min(plan.prices.values()) < 0.85 * 3.0
+    # the noise is larger than where the end has the only price
+    assert 0.9 < rho / _plan(functools.partial(tb.marginals.aim, 2, rounds=3), 3, 1e-5, None)[0] < 1
+
+
+# -------------------------------------------------------------------------------- the model
+
+
+def brute(tables: Any, wanted: Any, sizes: Any) -> Any:
+    total = np.zeros(sizes)
+    for cell in itertools.product(*map(range, sizes)):
+        logs = sum(table[tuple(cell[i] for i in columns)] for columns, table in tables)
+        total[cell] = math.exp(logs)
+    out = tuple(i for i in range(len(sizes)) if i not in wanted)
+    kept = sorted(wanted)
+    summed = total.sum(axis=out)
+    return np.transpose(summed, [kept.index(i) for i in wanted]) / total.sum()
+
+
+@pytest.mark.parametrize("wanted", [(0,), (2, 0), (1, 3), (3, 2, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize(
+    "cliques", [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (0, 2)], [(3,)], [(0, 3), (1, 2, 3)]]
+)
+def test_a_product_of_tables_is_summed_as_by_hand(cliques: Any, wanted: Any) -> None:
+    rng, sizes = np.random.default_rng(1), (2, 3, 2, 4)
+    tables = [(c, rng.normal(size=[sizes[i] for i in c]) * 3) for c in cliques]
+    found = shares_of_columns(tables, wanted, sizes)
+    assert found == pytest.approx(brute(tables, wanted, sizes))
+    # whatever the scale of the tables
+    large = [(c, table + 2000.0) for c, table in tables]
+    assert shares_of_columns(large, wanted, sizes) == pytest.approx(found)
+
+
+def test_a_model_has_the_columns_as_they_are_named(fitter: Fitter) -> None:
+    counts = np.array([[10.0, 20.0], [30.0, 40.0], [50.0, 60.0]])
+    one = tb.marginals.NoisyMarginal(("b", "a"), counts, 1.0)
+    model = tb.marginals.mbi_model([one], DOMAINS)
+    assert model.cliques == (("a", "b"),)
+    assert model.expected(("b", "a")) == pytest.approx(counts * 900 / 210)
+    assert model.expected(["a"]) == pytest.approx(counts.sum(0) * 900 / 210)
+    assert repr(model) == "<MbiModel: 2 columns, 1 marginals, 900 rows>"
+    drawn = model.draw(50, seed=3)
+    assert drawn == model.draw(50, seed=3) != model.draw(50, seed=4)
+    assert list(drawn) == ["a", "b"]
+    assert {len(values) for values in drawn.values()} == {50}
+    assert len(model.draw()["a"]) == 900
+    assert model.draw(0) == {"a": [], "b": []}
+    for columns, said in (((), "columns must be one or more"), (("a", "a"), "columns must be one")):
+        with pytest.raises(tb.ParameterError, match=said):
+            model.expected(columns)
+    with pytest.raises(tb.ParameterError, match="column 'who' has no domain"):
+        model.expected(["who"])
+    with pytest.raises(tb.ParameterError, match="size must be"):
+        model.draw(-1)
+
+
+MARGINAL = tb.marginals.NoisyMarginal(("a",), np.array([1.0, 2.0]), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"marginals": []}, "marginals must be one or more marginals that were measured"),
+        ({"marginals": [1]}, "marginals must be one or more marginals that were measured"),
+        ({"domains": {"a": [0]}}, r"marginals\[0\]\.counts must have the shape \(1,\), got \(2,\)"),
+        ({"domains": {"b": [0]}}, "column 'a' has no domain"),
+        ({"iterations": 0}, "iterations must be"),
+        ({"megabytes": 0.0}, "megabytes must be"),
+        ({"megabytes": 0.1}, r"megabytes must be at least 0\.2 for a model of these marginals"),
+    ],
+)
+def test_what_is_no_model_is_refused(fitter: Fitter, given: Any, message: str) -> None:
+    given = {"marginals": [MARGINAL], "domains": {"a": [0, 1]}, **given}
+    with pytest.raises(tb.ParameterError, match=message):
+        tb.marginals.mbi_model(given.pop("marginals"), given.pop("domains"), **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": 0.0, "until": len}, "epsilon must be"),
+        ({"delta": 1.0}, "delta must be"),
+        ({"rounds": 1}, "rounds must be more than"),
+        ({"iterations": 0}, "iterations must be"),
+        ({"megabytes": -1}, "megabytes must be"),
+        ({"until": 3}, "until must say of a model whether to stop"),
+        ({"rows_per_unit": 2}, "rows_per_unit must be 1 where each row is a unit"),
+        ({"domains": {"size": [1]}}, r"domains\['size'\] must be a column of the rows"),
+        ({"workload": "ab"}, "workload must be a list of marginals"),
+        ({"workload": []}, "workload must be at least one marginal"),
+        ({"workload": ["a"]}, r"workload\[0\] must be a list of columns"),
+        ({"workload": [["a", "c"]]}, r"column 'c' of workload\[0\] has no domain"),
+        ({"workload": [["a", "a"]]}, r"workload\[0\] must be one or more different columns"),
+        (
+            {"workload": [["a", "b"]], "domains": {"a": range(4000), "b": range(3000)}},
+            r"workload\[0\] must have at most 4,194,304 cells: .* has 12,000,000",
+        ),
+    ],
+)
+def test_what_is_refused_charges_nothing(fitter: Fitter, given: Any, message: str) -> None:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    with pytest.raises(tb.ParameterError, match=message):
+        ran(**{"meter": meter, **given})
+    assert meter.spent.epsilon == 0
+
+
+def test_a_budget_that_is_too_small_is_not_touched(fitter: Fitter) -> None:
+    meter = tb.OutputDPFilter(0.9, 1e-6)
+    with pytest.raises(tb.errors.BudgetError):
+        ran(meter=meter)
+    assert meter.spent.epsilon == 0
+    assert not fitter.fits
+
+
+def test_without_mbi_nothing_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tightbudget.adapters.mbi", raising=False)
+    monkeypatch.setitem(sys.modules, "mbi", None)
+    meter = tb.OutputDPFilter(1, 1e-6)
+    with pytest.raises(tb.errors.ExtraError, match="the model needs mbi, version 2 or later: pip"):
+        ran(meter=meter)
+    assert meter.spent.epsilon == 0
