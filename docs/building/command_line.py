@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from tightbudget.cli import app
-from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED
+from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED, REFUTED
 
 
 def reference() -> str:
@@ -38,7 +38,8 @@ def reference() -> str:
 def _exit_codes() -> str:
     """The table of exit codes and their meanings."""
     rows = sorted((code, meaning) for _, code, meaning in EXIT_CODES)
-    rows = [(0, "done"), *rows, (INTERRUPTED, "interrupted")]
+    refuted = (REFUTED, "`check` has refuted a number: it is too low")
+    rows = [(0, "done"), *rows, refuted, (INTERRUPTED, "interrupted")]
     lines = [f"| {code} | {meaning} |" for code, meaning in rows]
     return "\n".join(["| exit code | |", "| --- | --- |", *lines])
 

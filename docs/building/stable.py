@@ -18,7 +18,7 @@ from pathlib import Path
 from docs.building.public import public
 
 import tightbudget as tb
-from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED
+from tightbudget.cli.refusals import EXIT_CODES, INTERRUPTED, REFUTED
 from tightbudget.ledger.store.schema import metadata, with_access
 from tightbudget.promises.stored_words import EventKind, ReservationState
 
@@ -32,6 +32,7 @@ def lines() -> Iterator[str]:
         bases = ", ".join(base.__name__ for base in getattr(tb.errors, name).__bases__)
         yield f"exception {name}({bases})"
     yield from (f"exit code {code} {error.__name__}" for error, code, _ in EXIT_CODES)
+    yield f"exit code {REFUTED} refuted"
     yield f"exit code {INTERRUPTED} interrupted"
     for kind, mechanism in sorted(tb.mechanisms.MECHANISMS.items()):
         parameters = ", ".join(mechanism._accepted())

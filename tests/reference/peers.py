@@ -10,7 +10,6 @@ import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tightbudget.engine.question import DeltaAt
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.printed import Printed
 from tightbudget.pairs.direction import Direction
 
 FILE = Path(__file__).with_name("peers.toml")
@@ -68,37 +68,29 @@ class Row:
         """Whether the tool's answer now prints as it did, up to the last place (or the ninth)."""
         if self.says == "inf":
             return math.isinf(answer)
-        hair = max(self._unit, abs(self._said) / 10**9)
-        return math.isfinite(answer) and abs(Fraction(answer) - self._said) <= hair
+        said = self._said
+        assert said.value is not None
+        hair = max(said.unit, said.value / 10**9)
+        return math.isfinite(answer) and abs(Fraction(answer) - said.value) <= hair
 
     def judged(self, truth: Bounds) -> str:
         """The verdict that certified ends imply."""
-        if self.says == "inf":
-            return "inf" if math.isfinite(truth.upper) else "agrees"
-        if self._said + self._unit < Fraction(truth.lower):
-            return "too low"
-        if self._said - self._unit > Fraction(truth.upper):
-            return "too high"
-        return "agrees"
+        return self._said.judged(truth)
 
     def off(self) -> float:
         """How far the tool is off at least, relative to the truth; < 0 where it is too low."""
-        truth = self.recorded
+        truth, said = self.recorded, self._said
         if self.verdict == "too low":
-            return float((self._said + self._unit) / Fraction(truth.lower)) - 1
+            assert said.most is not None
+            return float(said.most / Fraction(truth.lower)) - 1
         if self.verdict == "too high":
-            return float((self._said - self._unit) / Fraction(truth.upper)) - 1
+            assert said.least is not None
+            return float(said.least / Fraction(truth.upper)) - 1
         return 0.0
 
     @property
-    def _said(self) -> Fraction:
-        return Fraction(Decimal(self.says))
-
-    @property
-    def _unit(self) -> Fraction:
-        exponent = Decimal(self.says).as_tuple().exponent
-        assert isinstance(exponent, int)
-        return Fraction(Decimal(1).scaleb(exponent))
+    def _said(self) -> Printed:
+        return Printed.of(says=self.says)
 
 
 def rows() -> list[Row]:

@@ -29,6 +29,10 @@ INSIDE: dict[str, tuple[set[str], str]] = {
     "tightbudget.cli.token": ({"tightbudget.ledger.tokens"}, START),
     "tightbudget.cli.ledger.history": ({"tightbudget.promises.checkpoint"}, START),
     "tightbudget.cli.completion": ({"tightbudget.promises.kinds"}, START),
+    "tightbudget.evidence.check": (
+        {"tightbudget.adapters.dp_accounting"},
+        "an extra that claims with events alone need",
+    ),
 }
 
 

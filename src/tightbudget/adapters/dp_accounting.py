@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tightbudget.engine.engine import Engine, Reader
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
-from tightbudget.errors import ExtraError, ParameterError
+from tightbudget.errors import ExtraError, FileError, ParameterError
 from tightbudget.mechanisms import (
     ApproximateDP,
     DiscreteGaussian,
@@ -68,6 +68,7 @@ from tightbudget.theorems.concentrated import Line
 from tightbudget.trials import NegativeBinomial, Poisson, Trials
 
 try:
+    import attr
     import dp_accounting
     from dp_accounting import dp_event
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -76,7 +77,14 @@ except ImportError as error:
         "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
     ) from error
 
-__all__ = ["EventError", "TightPrivacyAccountant", "from_dp_event", "from_pld", "to_pld"]
+__all__ = [
+    "EventError",
+    "TightPrivacyAccountant",
+    "event_from_dict",
+    "from_dp_event",
+    "from_pld",
+    "to_pld",
+]
 
 Relation = dp_accounting.NeighboringRelation
 # One of an event's releases, and how often it runs. Of lines and bests of many runs only upper
@@ -143,6 +151,40 @@ def from_dp_event(
         raise refuse("neighboring_relation", must, neighboring_relation)
     relation = _RELATIONS[neighboring_relation]
     return _composition_of(_steps_of(event, relation), relation)
+
+
+def event_from_dict(table: Any) -> Any:
+    """Makes a ``dp_accounting.DpEvent`` from plain JSON values.
+
+    Args:
+        table: ``class_name``, such as "GaussianDpEvent", and the fields of that class, as
+            ``DpEvent.to_named_tuple`` names them; where an event has events inside, they are
+            tables, too. Only classes of dp-accounting's own events are looked up.
+
+    Raises:
+        FileError: it is no table, or has an unknown class or an unknown or missing field.
+    """
+    if isinstance(table, list):
+        return [event_from_dict(entry) if isinstance(entry, dict) else entry for entry in table]
+    if not isinstance(table, dict) or not isinstance(table.get("class_name"), str):
+        raise FileError(f"event must be a table with class_name, got {table!r:.80}")
+    given = {name: value for name, value in table.items() if name != "module_name"}
+    name = given.pop("class_name")
+    kind = getattr(dp_event, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, dp_event.DpEvent)):
+        raise FileError(f"event: dp-accounting has no {name!r}")
+    fields = {field.name for field in attr.fields(kind)}
+    for field in given:
+        if field not in fields:
+            known = ", ".join(sorted(fields)) or "no fields"
+            raise FileError(f"event: {name} has no {field!r} (it has {known})")
+    for field, value in given.items():
+        if isinstance(value, (dict, list)):
+            given[field] = event_from_dict(value)
+    try:
+        return kind(**given)
+    except (TypeError, ValueError) as error:  # a field is missing, or refused by dp-accounting
+        raise FileError(f"event: {name}: {error}") from error
 
 
 class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]

@@ -15,6 +15,7 @@ from tightbudget.cli import ledger, release, token
 from tightbudget.cli.audit import audit
 from tightbudget.cli.bounds import compare, delta, epsilon, risk
 from tightbudget.cli.calibrate import calibrate
+from tightbudget.cli.check import check
 from tightbudget.cli.commands import Command, SourceCommand
 from tightbudget.cli.curve import curve
 from tightbudget.cli.histogram import histogram
@@ -96,6 +97,7 @@ for _command in (epsilon, delta, curve, risk, compare, calibrate, stopping):
     app.command(_command.__name__, cls=SourceCommand)(with_source(_command, _parameters))
 app.command(cls=Command)(workflow)
 app.command(cls=Command)(audit)
+app.command(cls=Command)(check)
 app.command(cls=Command)(histogram)
 app.command(cls=Command)(mechanisms)
 app.command(cls=Command)(sweep)

@@ -1,5 +1,6 @@
-"""Statements for those who must defend a number: what is certified, what was said, what is open."""
+"""Statements for those who must defend a number, and checks of numbers that others printed."""
 
+from tightbudget.evidence.check import NumberCheck, PrintedClaim, check, read_claim
 from tightbudget.evidence.statement import (
     PrivacyStatement,
     Section,
@@ -7,4 +8,13 @@ from tightbudget.evidence.statement import (
     statement_of_run,
 )
 
-__all__ = ["PrivacyStatement", "Section", "statement_of_budget", "statement_of_run"]
+__all__ = [
+    "NumberCheck",
+    "PrintedClaim",
+    "PrivacyStatement",
+    "Section",
+    "check",
+    "read_claim",
+    "statement_of_budget",
+    "statement_of_run",
+]
