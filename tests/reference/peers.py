@@ -22,6 +22,8 @@ from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.printed import Printed
 from tightbudget.pairs.direction import Direction
+from tightbudget.theorems import renyi
+from tightbudget.theorems.concentrated import Line
 
 FILE = Path(__file__).with_name("peers.toml")
 ASKED = "asked"  # the source of an answer that nobody publishes: the tool was asked
@@ -61,6 +63,7 @@ class Row:
     def answer(self) -> Bounds:
         """Our answer, now."""
         words = {"tb": tb, "math": math, "least": least, "most": most, "one_way": one_way}
+        words |= {"by_length": by_length}
         answer: Bounds = eval(self.ours, words)
         return answer
 
@@ -120,6 +123,16 @@ def most(function: Callable[[float], Composable], epsilon: float, delta: float) 
     more = tb.compose([function(found.value + 1)])
     assert found.delta.upper <= delta < more.delta(epsilon, 1e-5).lower
     return Bounds(found.value, found.value)
+
+
+def by_length(rho: float, most: int, delta: float) -> Bounds:
+    """delta of the price list that has for each length the epsilon of its rho at ``delta``.
+
+    A text of k tokens is k steps of rho; as long as rho is all that is known, they may be Gaussian.
+    """
+    lengths = range(1, most + 1)
+    prices = [renyi.epsilon(Line(0.0, k * rho), delta).upper for k in lengths]
+    return tb.stopping_delta(tb.Gaussian(1.0 / math.sqrt(2.0 * rho)), lengths, prices, 1e-4)
 
 
 def one_way(direction: str, mechanism: Mechanism, epsilon: float) -> Bounds:
