@@ -16,7 +16,8 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.marginals.gaussian_on_grid import with_noise
-from tightbudget.marginals.marginal_run import MOST_CELLS, InMemory, _error, _rounded
+from tightbudget.marginals.marginal_run import MOST_CELLS, _error, _rounded
+from tightbudget.marginals.rows import InMemory
 from tightbudget.release.noise.noise import IntArray
 from tightbudget.workflows import Workflow
 
@@ -385,7 +386,7 @@ def test_what_is_refused_runs_nothing_and_the_run_goes_on(ask: Any, message: str
         ({"rows_per_unit": 2}, "rows_per_unit must be 1 where each row is a unit"),
         ({"unit": "who"}, "rows_per_unit must be given with a unit"),
         ({"unit": "who", "rows_per_unit": 0}, "rows_per_unit must be"),
-        ({"rows": [1, 2]}, "rows must be a pandas.DataFrame or a dictionary of arrays, got a list"),
+        ({"rows": [1, 2]}, "rows must be a tb.Table, a pandas.DataFrame or a dictionary of"),
         ({"rows": {**ROWS, "age": [1.0]}}, "rows must have columns of one length"),
         (
             {"rows": pd.DataFrame([[1, 2, 3]], columns=["sex", "sex", "age"])},
@@ -459,11 +460,25 @@ def test_bins_of_edges_and_of_what_is_beyond() -> None:
 
 
 def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightbudget.marginals.marginal_run._KEPT_CELLS", 4)
-    rows = InMemory(ROWS, {name: opened()._domains[name] for name in DOMAINS}, None, 1)
-    for _ in range(2):
-        assert rows.counts(("sex",)).tolist() == [3, 1, 2]
-        assert rows.counts(("age",)).tolist() == [2, 2]
+    # asked for one by one, each time anew, or all at once
+    for kept, at_once, times in ((4, 4, 4), (99, 99, 1)):
+        monkeypatch.setattr("tightbudget.marginals.rows._KEPT_CELLS", kept)
+        monkeypatch.setattr("tightbudget.marginals.rows._ASKED_CELLS", at_once)
+        rows = Counting(ROWS, {name: opened()._domains[name] for name in DOMAINS}, None, 1)
+        for _ in range(2):
+            found = rows.counts([("sex",), ("age",)], [3, 2])
+            assert [counts.tolist() for counts in found] == [[3, 1, 2], [2, 2]]
+        assert rows.times == times
+
+
+class Counting(InMemory):
+    """Rows that count how often they are asked."""
+
+    times = 0
+
+    def _counted(self, cliques: Any) -> Any:
+        self.times += 1
+        return super()._counted(cliques)
 
 
 # ---------------------------------------------------------------------------- killed half way

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tightbudget.marginals.domains import Domain, NumericBins, domains_of
 from tightbudget.tables.arrays import Arrays
+from tightbudget.tables.cells import ColumnCells, cells_of_ranges, listed_cells
 from tightbudget.tables.ibis_source import IbisSource
 from tightbudget.tables.one_statement import OneStatement
 from tightbudget.tables.source import Contribution, OnGrid, Source
@@ -184,6 +186,30 @@ N = OnGrid(column="n", low=-(2**40), high=2**40, step=2.0**10)
 SQUARED = OnGrid(column="x", low=-100, high=160, step=0.25, origin=30, power=2)
 ONE = OnGrid(column=None)
 
+# listed values and bins, with a cell for all others or without; long lists are joined as tables
+DOMAINS = domains_of(
+    {
+        "key": ["a", "A", "%", "|b", "absent", None],
+        "zone": [None, 2**53 + 1, 1],
+        "x": NumericBins([-3.25, 0.0, 0.1, 0.5, 7.0], other=True),
+        "yes": [False, True],
+        "day": [datetime.date(2026, 1, 2), datetime.date(2026, 1, 3)],
+        "n": [*range(-20, 20), 2**63 - 1, None, -(2**63)],
+        "name": [text + str(i) for i in range(4) for text in TEXTS if text is not None],
+    }
+)
+
+
+def cells_of(columns: Mapping[str, str], name: str, domain: Domain) -> ColumnCells:
+    """Returns the cells of a domain for the type of a column."""
+    if isinstance(domain, NumericBins):
+        return cells_of_ranges(columns, name, domain.edges, domain.codes, other=domain.other)
+    return listed_cells(columns, name, vars(domain)["cells"], domain.codes)
+
+
+CELLS = {name: cells_of({name: TYPES[name][2]}, name, domain) for name, domain in DOMAINS.items()}
+MARGINALS = [("x", "zone"), ("yes", "day", "key"), ("n",), ("name", "yes")]
+
 # a name, and a question that a source answers under bounds on a unit's contribution
 QUESTIONS: Mapping[str, Callable[[Source, Contribution], Any]] = {
     "rows": lambda source, bound: source.counts(bound, ["yes", None]),
@@ -208,6 +234,7 @@ QUESTIONS: Mapping[str, Callable[[Source, Contribution], Any]] = {
         bound, ["zone", "key"], [ONE], keys=[(1, "a"), (1, "|b"), (3, ""), (9, "a")]
     ),
     "sums by day": lambda source, bound: source.groups(bound, ["day"], [X, FINE], keys=None),
+    "cells": lambda source, bound: source.cell_counts(bound, CELLS, MARGINALS),
     "units by texts": lambda source, bound: source.groups(bound, ["name", "key"], [], keys=None),
 }
 

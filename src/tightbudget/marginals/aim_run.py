@@ -14,7 +14,7 @@ import numpy as np
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
-from tightbudget.marginals.marginal_run import MOST_CELLS, Clique, MarginalRun, NoisyMarginal
+from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.mbi_fit import (
     ITERATIONS,
     MEGABYTES,
@@ -23,6 +23,7 @@ from tightbudget.marginals.mbi_fit import (
     megabytes_of,
 )
 from tightbudget.marginals.measurements import FIRST, aim
+from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.synthesize import SyntheticTable
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.numerics.validate import positive, positive_count, refuse
@@ -137,8 +138,10 @@ def run_aim(
         meter: the budget that pays: a filter, or a budget of a ledger with a key.
         workload: the marginals that the synthetic rows shall have right, each as its columns; all
             pairs of columns if absent. They and all parts of them may be measured.
-        unit: the column that names the unit of privacy; None where each row is a unit.
-        rows_per_unit: how many rows of a unit count; it must be given with a unit.
+        unit: the column that names the unit of privacy; None where each row is a unit, or where a
+            Table declares it.
+        rows_per_unit: how many rows of a unit count; it must be given with a unit, and a Table
+            declares it.
         rounds: units of rho, as :func:`aim` has them.
         iterations: of each fit.
         megabytes: how large the last model may be; earlier ones may have the share of it that is

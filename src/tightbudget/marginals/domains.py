@@ -15,8 +15,8 @@ from tightbudget.errors import ParameterError
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import finite, plain, refuse
 from tightbudget.release.private_number import FAILURES, double
+from tightbudget.tables.cells import NOWHERE
 
-NOWHERE = -1  # the cell of a value that counts in no cell
 Codes = NDArray[np.int64]
 
 
@@ -196,7 +196,8 @@ def _domain(name: str, given: Any) -> Domain:
 
 def entries_of(column: Any) -> list[Any]:
     """Returns the values of a column as Python's own."""
-    if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
+    kind = column.dtype.kind if isinstance(column, np.ndarray) else ""
+    if kind == "m" or (kind == "M" and np.datetime_data(column.dtype)[0] != "D"):
         column = column.astype(column.dtype.str[:2] + "8[us]")  # finer ones would be integers
     return column.tolist() if hasattr(column, "tolist") else list(column)
 

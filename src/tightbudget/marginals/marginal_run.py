@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import threading
@@ -11,46 +10,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightbudget.errors import ParameterError, SettlementError
-from tightbudget.marginals.domains import NOWHERE, Codes, Domain, domains_of, entries_of
+from tightbudget.marginals.domains import domains_of
 from tightbudget.marginals.gaussian_on_grid import with_noise
+from tightbudget.marginals.rows import Clique, Counts, Rows, rows_of
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.exponential import ExponentialMechanism
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.numerics.rounding import FloatArray
-from tightbudget.numerics.validate import finite, positive, positive_count, refuse
+from tightbudget.numerics.validate import finite, positive, refuse
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.release.mechanisms.exponential import ExponentialRelease
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
-from tightbudget.release.private_number import FAILURES
 from tightbudget.release.release import Receipt, guarded
 from tightbudget.release.workflow_run import WorkflowRun
 from tightbudget.workflows.prices import PricedWorkflow
 from tightbudget.workflows.workflow import Move
 
-Clique = tuple[str, ...]
-Counts = NDArray[np.int64]
-
 MOST_CELLS = 2**22  # of one marginal: 32 MB of counts
-_KEPT_CELLS = 2**24  # of all marginals of the private rows that are kept for later scores
 # Expected counts are rounded to multiples of 2^-8 and counts are at most 2^31, so that an error, a
 # sum of at most MOST_CELLS differences, is an integer below 2^63.
 _PART, _LARGEST = 2**8, 2**31
-
-
-class Rows(Protocol):
-    """Private rows that are counted."""
-
-    def counts(self, clique: Clique) -> Counts:
-        """Returns the number of rows in each cell of a marginal, (cells,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +67,8 @@ class MarginalRun(Uncopied):
     ``rows_per_unit`` and from what is asked: no sensitivity is handed in.
 
     A value that is missing or not in its column's domain counts in the cell None, if the domain has
-    one; otherwise its row counts in no marginal of that column. So no value is refused.
+    one; otherwise its row counts in no marginal of that column. So no value is refused. The types
+    of a Table's columns are public: a domain whose values are of another type is refused.
 
     Guarantee: whoever sees all answers, and chooses by them what is asked next and when to stop,
     pays with ``priced``'s price of the state reached, under its delta. Noise is that of
@@ -89,14 +76,16 @@ class MarginalRun(Uncopied):
 
     Args:
         priced: the plan with its prices; :meth:`Measurements.priced` makes it.
-        rows: the private rows, a ``pandas.DataFrame`` or a dictionary of arrays.
+        rows: the private rows: a :class:`tb.Table`, whose engine counts them; a
+            ``pandas.DataFrame``; or a dictionary of arrays.
         domains: for each column a list of its values, in which None stands for all others, or
             :class:`NumericBins`. They are public, and must not depend on the rows.
         meter: the budget that pays: a filter, or a budget of a ledger with a key.
         unit: the column that names the unit of privacy, say a person; None where each row is a
             unit. A row whose unit is missing is a unit of its own; one whose unit has no hash, say
-            a list, counts in no marginal.
-        rows_per_unit: how many rows of a unit count: the first ones. It must be given with a unit.
+            a list, counts in no marginal. A Table declares it in place of this argument.
+        rows_per_unit: how many rows of a unit count: the first ones, or those that a Table chooses
+            at random, once for the run. It must be given with a unit; a Table declares it.
         noise: the source of noise; OpenDP's samplers if None.
         interactive: whether, before the run ends, anybody sees its answers. If not, several runs
             may be open on one meter.
@@ -122,14 +111,8 @@ class MarginalRun(Uncopied):
         resumable: bool = False,
     ) -> None:
         self._domains = domains_of(domains)
-        if unit is None and rows_per_unit not in (None, 1):
-            must = "be 1 where each row is a unit: give unit= the column that names it"
-            raise refuse("rows_per_unit", must, rows_per_unit)
-        if unit is not None and rows_per_unit is None:
-            must = "be given with a unit: it is how many rows of a unit count"
-            raise refuse("rows_per_unit", must, rows_per_unit)
-        self._most = 1 if rows_per_unit is None else positive_count(rows_per_unit=rows_per_unit)
-        self._rows: Rows | None = InMemory(rows, self._domains, unit, self._most)
+        self._rows: Rows | None = rows_of(rows, self._domains, unit, rows_per_unit)
+        self._most = self._rows.most
         self._noise = noise_or_default(noise)
         self._run = WorkflowRun(priced, meter, interactive=interactive, resumable=resumable)
         self._process, self._lock = os.getpid(), threading.Lock()
@@ -144,7 +127,10 @@ class MarginalRun(Uncopied):
             SettlementError: the run was entered before, or another interactive mechanism is open on
                 the meter; a state was loaded, and its run is over.
             FencingError: a state was loaded whose token is not that of its run.
+            SourceError: the table's engine does not answer; nothing was charged.
         """
+        if self._rows is not None:
+            self._rows.check()
         self._run.__enter__()
         return self
 
@@ -216,7 +202,8 @@ class MarginalRun(Uncopied):
                 has no measurement here; nothing was run.
             SettlementError: no run is open.
             FencingError: another process has gone on with the run.
-            ReleaseError: noise failed after the start; the move is charged.
+            SourceError: the table's engine does not answer; nothing was run.
+            ReleaseError: noise or the engine failed after the start; the move is charged.
         """
         wanted = self._cliques("cliques", cliques)
         squares = [weight**2 for weight in _weights(weights, len(wanted))]
@@ -228,8 +215,9 @@ class MarginalRun(Uncopied):
 
         def measured() -> list[NoisyMarginal]:
             found = []
-            for clique, square in zip(wanted, squares, strict=True):
-                noisy, sigma = with_noise(rows.counts(clique), most / square, noise)
+            all_counts = rows.counts(wanted, self._sizes(wanted))
+            for clique, counts, square in zip(wanted, all_counts, squares, strict=True):
+                noisy, sigma = with_noise(counts, most / square, noise)
                 found.append(NoisyMarginal(clique, noisy.reshape(self._shape(clique)), sigma))
             return found
 
@@ -267,7 +255,8 @@ class MarginalRun(Uncopied):
                 has no selection here; nothing was run.
             SettlementError: no run is open.
             FencingError: another process has gone on with the run.
-            ReleaseError: noise failed after the start; the move is charged.
+            SourceError: the table's engine does not answer; nothing was run.
+            ReleaseError: noise or the engine failed after the start; the move is charged.
         """
         if not isinstance(models, Mapping):
             raise refuse("models", "map each candidate to its expected counts", models)
@@ -289,7 +278,9 @@ class MarginalRun(Uncopied):
         )
 
         def selected() -> Clique:
-            errors = [_error(rows.counts(clique), expected[clique]) for clique in wanted]
+            all_counts = rows.counts(wanted, self._sizes(wanted))
+            pairs = zip(wanted, all_counts, strict=True)
+            errors = [_error(counts, expected[clique]) for clique, counts in pairs]
             scores = [f * (e - b) for f, e, b in zip(factors, errors, biases, strict=True)]
             answer: Clique = chooses.unpaid_answer(scores, noise)[0]
             return answer
@@ -321,6 +312,7 @@ class MarginalRun(Uncopied):
             raise SettlementError("the run has ended")
         if os.getpid() != self._process:  # what is due here is due in the other process, too
             raise SettlementError("a run goes on in the process that has begun it: this is a fork")
+        self._rows.check()
         return self._rows
 
     def _take(self, kind: type[Any], what: str, to: Cell | None) -> Any:
@@ -356,6 +348,9 @@ class MarginalRun(Uncopied):
         self._due[due[0]] -= 1  # guard: each-run-once
         return due[0]
 
+    def _sizes(self, cliques: Sequence[Clique]) -> list[int]:
+        return [math.prod(self._shape(clique)) for clique in cliques]
+
     def _shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self._domains[name].size for name in clique)
 
@@ -388,101 +383,6 @@ class MarginalRun(Uncopied):
         if not found:
             raise refuse(name, "be at least one marginal", given)
         return found
-
-
-class InMemory:
-    """Private rows in memory.
-
-    Args:
-        rows: a frame, or a dictionary of arrays.
-        domains: of its columns.
-        unit: the column that names the unit; None where each row is one.
-        most: how many rows of a unit count.
-
-    Raises:
-        ParameterError: a column is not there, or columns have different lengths.
-    """
-
-    def __init__(
-        self, rows: Any, domains: Mapping[str, Domain], unit: str | None, most: int
-    ) -> None:
-        try:
-            there = list(rows.keys())
-        except (AttributeError, TypeError):
-            raise ParameterError(
-                "rows must be a pandas.DataFrame or a dictionary of arrays, got a "
-                f"{type(rows).__name__}"
-            ) from None
-        for name in [*domains, *([] if unit is None else [unit])]:
-            if name not in there:
-                role = "unit" if name == unit and name not in domains else f"domains[{name!r}]"
-                raise ParameterError(f"{role} must be a column of the rows, got {name!r}")
-        self._columns = {name: rows[name] for name in domains}
-        self._unit = None if unit is None else rows[unit]
-        for name, column in self._columns.items():
-            if getattr(column, "ndim", 1) != 1:
-                raise ParameterError(f"rows must have one column {name!r}")
-        lengths = {len(column) for column in self._columns.values()}
-        lengths |= set() if self._unit is None else {len(self._unit)}
-        if len(lengths) > 1:
-            raise ParameterError("rows must have columns of one length")
-        self._domains, self._most = domains, most
-        self._codes: dict[str, Codes] = {}
-        self._kept: dict[Clique, Counts] = {}
-
-    def counts(self, clique: Clique) -> Counts:
-        """Returns the number of rows in each cell of a marginal."""
-        if clique not in self._kept:
-            found = self._counted(clique)
-            if sum(kept.size for kept in self._kept.values()) + found.size > _KEPT_CELLS:
-                self._kept.clear()
-            self._kept[clique] = found
-        return self._kept[clique]
-
-    def _counted(self, clique: Clique) -> Counts:
-        sizes = [self._domains[name].size for name in clique]
-        codes = [self._cells(name) for name in clique]
-        everywhere = np.all([code != NOWHERE for code in codes], axis=0)
-        cells = np.zeros(int(everywhere.sum()), dtype=np.int64)
-        for size, code in zip(sizes, codes, strict=True):
-            cells = cells * size + code[everywhere]
-        return np.bincount(cells, minlength=math.prod(sizes)).astype(np.int64)
-
-    def _cells(self, name: str) -> Codes:
-        """Returns the cell of each row; :data:`NOWHERE` for rows that a unit has too many of."""
-        if name not in self._codes:
-            codes = self._domains[name].codes(self._columns[name])
-            if self._unit is not None:
-                codes = np.where(self._within, codes, NOWHERE)  # guard: rows-of-a-unit
-            self._codes[name] = codes
-        return self._codes[name]
-
-    @functools.cached_property
-    def _within(self) -> NDArray[np.bool_]:
-        """Says of each row whether it is one of the first of its unit."""
-        return _first_of_each(entries_of(self._unit), self._most)
-
-
-def _first_of_each(units: Iterable[Any], most: int) -> NDArray[np.bool_]:
-    """Says of each row whether it is one of the first ``most`` of its unit."""
-    seen = Counter[Any]()
-    found = []
-    for unit in units:
-        try:
-            seen[unit] += 1
-        except FAILURES:
-            found.append(False)  # guard: unit-without-a-hash
-            continue
-        found.append(_missing(unit) or seen[unit] <= most)
-    return np.array(found, dtype=bool)
-
-
-def _missing(unit: Any) -> bool:
-    """Says whether a value stands for no unit."""
-    try:
-        return unit is None or bool(unit != unit)
-    except FAILURES:  # pandas' own missing value
-        return True
 
 
 def _error(counts: Counts, expected: Counts) -> Fraction:

@@ -11,7 +11,8 @@ import numpy as np
 
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.marginals.domains import Domain, domains_of
-from tightbudget.marginals.marginal_run import Clique, NoisyMarginal
+from tightbudget.marginals.marginal_run import NoisyMarginal
+from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.synthesize import MOST_ROWS
 from tightbudget.marginals.tree_model import generator_of
 from tightbudget.numerics.rounding import FloatArray

@@ -14,8 +14,9 @@ from tightbudget import tabular
 from tightbudget.errors import ParameterError
 from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
-from tightbudget.marginals.marginal_run import MOST_CELLS, Clique, MarginalRun, NoisyMarginal
+from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import mst
+from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.tree_model import Pair, generator_of, shares_of, spanning, tree_model
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import count, refuse
@@ -109,14 +110,17 @@ def synthesize(
     have, nobody promises.
 
     Args:
-        rows: the private rows, a ``pandas.DataFrame`` or a dictionary of arrays.
+        rows: the private rows: a :class:`tb.Table`, whose engine counts them; a
+            ``pandas.DataFrame``; or a dictionary of arrays.
         domains: for each column, two at least, a list of its values or :class:`NumericBins`; see
             :class:`MarginalRun`. Columns without a domain are left out.
         epsilon: > 0, nats.
         delta: in (0, 1).
         meter: the budget that pays: a filter, or a budget of a ledger with a key.
-        unit: the column that names the unit of privacy; None where each row is a unit.
-        rows_per_unit: how many rows of a unit count; it must be given with a unit.
+        unit: the column that names the unit of privacy; None where each row is a unit, or where a
+            Table declares it.
+        rows_per_unit: how many rows of a unit count; it must be given with a unit, and a Table
+            declares it.
         size: the number of synthetic rows; about the number of private ones, by the noisy counts,
             if absent.
         seed: of numpy's generator, which draws the rows from the model. The private noise has none.
@@ -128,7 +132,8 @@ def synthesize(
         BudgetError: epsilon or delta does not fit; the rows were not touched.
         CalibrationError: no rho was found; nothing is charged.
         ExtraError: no noise is given, and OpenDP is not installed.
-        ReleaseError: noise failed after the start; epsilon and delta are charged.
+        SourceError: the table's engine does not answer.
+        ReleaseError: noise or the engine failed after the start; epsilon and delta are charged.
 
     Source: McKenna, Miklau, Sheldon 2021, "Winning the NIST contest".
     """

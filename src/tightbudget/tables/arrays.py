@@ -1,4 +1,4 @@
-"""Arrays in memory as a source: the five verbs in NumPy, which other sources are compared with."""
+"""Arrays in memory as a source: the six verbs in NumPy, which other sources are compared with."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tightbudget.errors import ParameterError
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.private_number import number
+from tightbudget.tables.cells import NOWHERE, ColumnCells, cell_of
 from tightbudget.tables.columns import check_names
 from tightbudget.tables.derived_keys import DerivedKeys, Labelled
 from tightbudget.tables.rules.grid import numpy_points
@@ -138,6 +139,27 @@ class Arrays:
             key = named[i] if len(by) > 1 else named[i][0]
             found.setdefault(key, Counter())[int(integers[i])] += 1
         return {key: sorted(counts.items()) for key, counts in found.items()}
+
+    def cell_counts(
+        self,
+        contribution: Contribution,
+        cells: Mapping[str, ColumnCells],
+        marginals: Sequence[Sequence[str]],
+    ) -> list[Runs]:
+        """Counts the rows in each cell of several marginals."""
+        codes = {name: of.codes(self._named(name)) for name, of in cells.items()}
+        numbered = Arrays({**self.arrays, **{cell_of(name): codes[name] for name in codes}})
+        used = [cell_of(name) for name in cells]
+        kept = numbered._chosen(contribution, used, numbered._rows(contribution))
+        found: list[Runs] = []
+        for names in marginals:
+            of_row, there = np.zeros(kept.size, dtype=np.int64), np.ones(kept.size, dtype=np.bool_)
+            for name in names:
+                there &= codes[name][kept] != NOWHERE
+                of_row = of_row * cells[name].size + codes[name][kept]
+            points, numbers = np.unique(of_row[there], return_counts=True)
+            found.append(list(zip(points.tolist(), numbers.tolist(), strict=True)))
+        return found
 
     def filtered(self, rule: Rule) -> Arrays:
         """Returns the rows for which a column of truth values is true."""

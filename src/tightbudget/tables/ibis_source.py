@@ -1,4 +1,4 @@
-"""Tables of Ibis as a source: the five verbs as one query each, in DuckDB or any other engine."""
+"""Tables of Ibis as a source: the six verbs as one query each, in DuckDB or any other engine."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.release.interrupts import interrupts
 from tightbudget.tables import rules
 from tightbudget.tables.catalogs import check_engine
+from tightbudget.tables.cells import ColumnCells, cell_of
 from tightbudget.tables.columns import OWN, ROW, alike, check_names, why
 from tightbudget.tables.derived_keys import DerivedKeys
 from tightbudget.tables.one_statement import OneStatement
@@ -254,6 +255,42 @@ class IbisSource:
         for key, *run in zip(_keys(runs, by), runs[point], runs[number], strict=True):
             found.setdefault(key, []).append((run[0], run[1]))
         return {key: sorted(each) for key, each in found.items()}
+
+    def cell_counts(
+        self,
+        contribution: Contribution,
+        cells: Mapping[str, ColumnCells],
+        marginals: Sequence[Sequence[str]],
+    ) -> list[Runs]:
+        """Counts the rows in each cell of several marginals, in one statement."""
+        ibis, table = import_ibis(), self.table
+        for name, of in cells.items():
+            table = of.on(table, cell_of(name))
+        codes = [cell_of(name) for name in cells]
+        unit, ids = contribution.unit, contribution.row_id
+        table = table.select(*dict.fromkeys([n for n in (unit, ids) if n is not None] + codes))
+        if unit is not None:
+            # guard: cells-of-rows-of-a-unit
+            table = chosen(table, contribution, codes, still=self.still)
+        table = table.select(*codes)
+        which, place, number = f"{OWN}marginal", f"{OWN}place", f"{OWN}number"
+        parts = []
+        for n, names in enumerate(marginals):
+            grouped = table.group_by([cell_of(name) for name in names])
+            sums = grouped.aggregate(**{number: table.count()})
+            cell: Any = ibis.literal(0, "int64")
+            for name in names:
+                code = sums[cell_of(name)]
+                sums = sums.filter(code >= 0)  # guard: rows-in-no-cell
+                cell = cell * ibis.literal(cells[name].size, "int64") + code.cast("int64")
+            parts.append(
+                sums.select(**{which: ibis.literal(n, "int64"), place: cell, number: sums[number]})
+            )
+        columns = self._columns(ibis.union(*parts) if len(parts) > 1 else parts[0])
+        found: list[Runs] = [[] for _ in marginals]
+        for n, point, many in zip(columns[which], columns[place], columns[number], strict=True):
+            found[n].append((int(point), int(many)))
+        return [sorted(runs) for runs in found]
 
     def _of_groups(
         self,

@@ -1,4 +1,4 @@
-"""The questions of a mechanism to a table, as a protocol: five verbs, answered by integers.
+"""The questions of a mechanism to a table, as a protocol: six verbs, answered by integers.
 
 A source holds the rows, in memory or in an engine. A mechanism gets one small vector of integers
 from it, from one scan: so the order of the rows, partitions and engines change no bit of it.
@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from tightbudget.numerics.validate import finite, plain_numbers, positive, refuse
 from tightbudget.release.noise.salt import fresh_salt
+from tightbudget.tables.cells import ColumnCells
 from tightbudget.tables.derived_keys import DerivedKeys
 
 # A column's name, or a function of the rows that Ibis turns into an expression.
@@ -120,7 +121,7 @@ class Contribution:
 
 
 class Source(Protocol):
-    """Rows that answer five verbs; an answer is made of Python integers.
+    """Rows that answer six verbs; an answer is made of Python integers.
 
     The rows of a unit that count are the first in the order of a keyed hash, over a unit's rows
     by themselves: so one unit more or less changes what counts of no other unit.
@@ -225,5 +226,27 @@ class Source(Protocol):
             by: the columns that name a group.
             column: the column whose points are counted.
             keys: the public keys, outside of which nothing counts; None for all that occur.
+        """
+        ...
+
+    def cell_counts(
+        self,
+        contribution: Contribution,
+        cells: Mapping[str, ColumnCells],
+        marginals: Sequence[Sequence[str]],
+    ) -> list[Runs]:
+        """Counts the rows in each cell of several marginals, from one scan.
+
+        The same rows of a unit count in all of them, at most ``contribution.rows``.
+
+        Args:
+            contribution: the rows of a unit that count.
+            cells: the cells of each column.
+            marginals: the columns of each marginal. A row that is in no cell of one of them counts
+                in no cell of the marginal.
+
+        Returns:
+            For each marginal the cells that occur, in ascending order, and how many rows each has.
+            They are numbered with the last column's cell first to change.
         """
         ...
