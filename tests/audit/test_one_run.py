@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from fractions import Fraction
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,10 @@ from scipy.stats import binom
 
 import tightbudget as tb
 from tightbudget.audit import one_run, one_run_of_guesses
+from tightbudget.audit.claims import lines_of
 from tightbudget.audit.coins import coins, shuffled
+from tightbudget.audit.guessing import Guessed
+from tightbudget.audit.one_run import default_shares
 from tightbudget.numerics.rounding import FloatArray
 
 Labels = Any
@@ -71,11 +76,56 @@ def test_the_curve_sees_what_one_epsilon_does_not() -> None:
     # a training whose noise is half of what its plan says
     plan = tb.Gaussian(1.0).subsampled(0.01) * 1000
     scores, labels = gaussian_scores(np.random.default_rng(3), 1500, 1.0)
-    whole = one_run(scores, labels, claim=plan, delta=1e-5)
+    shares = [(1 / 6, 1 / 6)]
+    whole = one_run(scores, labels, claim=plan, delta=1e-5, shares=shares)
     epsilon = plan.epsilon(1e-5).upper
-    alone = one_run(scores, labels, claim=(epsilon, 1e-5), delta=1e-5)
+    alone = one_run(scores, labels, claim=(epsilon, 1e-5), delta=1e-5, shares=shares)
     assert (whole.verdict, alone.verdict) == ("refuted", "consistent")
     assert whole.epsilon_at_least == alone.epsilon_at_least
+
+
+@pytest.mark.parametrize("mu", [0.2, 0.5, 1.0, 1.5])
+def test_more_canaries_show_half_the_noise_better(mu: float) -> None:
+    """A sixth guessed on each side would show less with 16,000 canaries than with 1,000."""
+    lines = lines_of(tb.Gaussian(1.0 / mu), 1e-5)
+    shown = []
+    for m in (250 * 2**i for i in range(8)):
+        ((share, other),) = default_shares(lines, m)
+        assert share == other <= 1 / 6 + 1 / m
+        seen = Guessed(m, *_half_the_noise(m, share, mu))
+        shown.append(seen.p_value(lines))
+        for rate in (share / 4, share / 2, share * 2):  # nothing else is much better
+            if 10 / m <= rate <= 1 / 6:
+                assert shown[-1] <= 1.5 * Guessed(m, *_half_the_noise(m, rate, mu)).p_value(lines)
+    assert all(after <= 1.1 * before for before, after in itertools.pairwise(shown))
+    assert shown[-1] < 0.02 < shown[0]
+
+
+def _half_the_noise(m: int, share: float, mu: float) -> tuple[int, int]:
+    """Counts the guesses, and those right in a poor draw of scores with twice the claim's mu."""
+    truth = NormalDist(), NormalDist(2.0 * mu)
+    low, high = -10.0, 2.0 * mu + 10.0
+    while high - low > 1e-9:
+        cut = (low + high) / 2
+        above = 1.0 - (truth[0].cdf(cut) + truth[1].cdf(cut)) / 2
+        low, high = (cut, high) if above > share else (low, cut)
+    ins = 1.0 - truth[1].cdf(low)
+    rate, r = ins / (ins + 1.0 - truth[0].cdf(low)), 2 * int(share * m)
+    return r, int(r * rate - math.sqrt(r * rate * (1 - rate)))
+
+
+def test_the_number_of_guesses_follows_from_the_claim_alone() -> None:
+    plan = tb.Gaussian(1.5)
+    found = set()
+    for seed in range(3):
+        scores, labels = gaussian_scores(np.random.default_rng(seed), 4000, float(seed))
+        found.add(one_run(scores, labels, claim=plan, delta=1e-5).guesses)
+        assert one_run(scores, labels, delta=1e-5).guesses == 1332
+        held = one_run(scores, labels, claim=plan, delta=1e-5, held_out=True)
+        ((share, _),) = default_shares(lines_of(plan, 1e-5), 2000)
+        assert held.guesses == 2 * int(share * 2000)
+    assert len(found) == 1
+    assert found.pop() < 1332
 
 
 def test_canaries_that_are_published_refute_a_claim() -> None:
