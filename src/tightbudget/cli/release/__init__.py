@@ -6,6 +6,7 @@ import typer
 
 from tightbudget.cli.commands import Command
 from tightbudget.cli.release import questions
+from tightbudget.cli.release.synthesize import synthesize
 from tightbudget.cli.release.table import with_table
 
 __all__ = ["commands"]
@@ -27,3 +28,4 @@ for _name, _question in (
     ("ratio", questions.ratio),
 ):
     commands.command(_name, cls=Command)(with_table(_question))
+commands.command("synthesize", cls=Command)(synthesize)

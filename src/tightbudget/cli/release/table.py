@@ -26,6 +26,38 @@ from tightbudget.tables.asked import cut
 # A mechanism, and the public keys of the columns that it groups by.
 Asked = tuple[Any, Mapping[str, Any]]
 
+Data = Annotated[str, typer.Argument(help="A Parquet or CSV file with the rows.")]
+Unit = Annotated[
+    str | None, typer.Option(help="Column that names the unit of privacy; else it is the row.")
+]
+RowsPerUnit = Annotated[
+    int | None, typer.Option(help="How many rows of a unit count; needed with --unit.")
+]
+RowId = Annotated[str | None, typer.Option(help="Column that is different in all rows of a unit.")]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", help="Type of a column of a CSV file: fare=float64; repeatable."),
+]
+LineBreaks = Annotated[
+    bool, typer.Option("--line-breaks", help="Values in quotes may have line breaks (CSV).")
+]
+Conditions = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="Rows that count: 'fare > 10'; repeatable, all must hold."),
+]
+OwnKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key", help="Your name for this one run; the same again is refused. Else a new one."
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token", envvar="TIGHTBUDGET_TOKEN", help="Of a server; others see a command line."
+    ),
+]
+
 _HTTP = ("http://", "https://")
 
 
@@ -59,7 +91,7 @@ def with_table(question: Callable[..., Asked]) -> Callable[..., None]:
 def _released(
     question: Callable[..., Asked],
     own: Mapping[str, Any],
-    data: Annotated[str, typer.Argument(help="A Parquet or CSV file with the rows.")],
+    data: Data,
     epsilon: Annotated[Any, exact_number("Price of the answer, nats.")],
     budget: Annotated[str, typer.Option(help="The budget that pays.", autocompletion=budgets)],
     ledger: Annotated[
@@ -71,37 +103,17 @@ def _released(
         ),
     ],
     delta: Annotated[Any, exact_number("0 for Laplace noise; above 0 for Gaussian noise.")] = 0,
-    unit: Annotated[
-        str | None, typer.Option(help="Column that names the unit of privacy; else it is the row.")
-    ] = None,
-    rows_per_unit: Annotated[
-        int | None, typer.Option(help="How many rows of a unit count; needed with --unit.")
-    ] = None,
+    unit: Unit = None,
+    rows_per_unit: RowsPerUnit = None,
     groups_per_unit: Annotated[
         int | None, typer.Option(help="In how many groups a unit counts.")
     ] = None,
-    row_id: Annotated[
-        str | None, typer.Option(help="Column that is different in all rows of a unit.")
-    ] = None,
-    type_: Annotated[
-        list[str] | None,
-        typer.Option("--type", help="Type of a column of a CSV file: fare=float64; repeatable."),
-    ] = None,
-    line_breaks: Annotated[
-        bool, typer.Option("--line-breaks", help="Values in quotes may have line breaks (CSV).")
-    ] = False,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="Rows that count: 'fare > 10'; repeatable, all must hold."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Your name for this one run; the same again is refused. Else a new one."),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="TIGHTBUDGET_TOKEN", help="Of a server; others see a command line."),
-    ] = None,
+    row_id: RowId = None,
+    type_: Types = None,
+    line_breaks: LineBreaks = False,
+    where: Conditions = None,
+    key: OwnKey = None,
+    token: Token = None,
     by: ByDefault = None,
     confidence: Annotated[float, number("Of the intervals, from the noise alone.")] = 0.95,
     dry_run: Annotated[
@@ -114,7 +126,7 @@ def _released(
     watch = Stopwatch()
     if as_csv and json:
         raise ParameterError("give one of --csv and --json, got both")
-    found = Table(data, types=_types(type_), line_breaks=line_breaks)
+    found = Table(data, types=types_of(type_), line_breaks=line_breaks)
     mechanism, domains = question(found.columns, epsilon, delta, **own)
     table = Table(
         found,
@@ -126,10 +138,9 @@ def _released(
     )
     for text in where or ():
         table = table.filter(condition(text, found.columns))
-    file = Path(data).name.split(".")[0] or "table"
-    name = " where ".join([file, *([" and ".join(where)] if where else ())])
+    name = name_of(data, where)
     with ExitStack() as stack:
-        meter = _budget(stack, ledger, budget, by=by, token=token)
+        meter = budget_of(stack, ledger, budget, by=by, token=token)
         session = Session(table, meter if key is None else meter.keyed(key), name=cut(name, 80))
         if dry_run:
             preview = session.what_if([mechanism])
@@ -153,7 +164,13 @@ def _released(
     typer.echo(f"charged {in_words(answer.receipt.charged)} of {budget}; key {run}", err=True)
 
 
-def _types(given: list[str] | None) -> dict[str, str]:
+def name_of(data: str, where: list[str] | None) -> str:
+    """Returns the name of the rows in keys of a ledger: the file's, and the conditions."""
+    file = Path(data).name.split(".")[0] or "table"
+    return " where ".join([file, *([" and ".join(where)] if where else ())])
+
+
+def types_of(given: list[str] | None) -> dict[str, str]:
     """Reads the types of columns, each as NAME=TYPE.
 
     Raises:
@@ -168,7 +185,9 @@ def _types(given: list[str] | None) -> dict[str, str]:
     return types
 
 
-def _budget(stack: ExitStack, ledger: str, name: str, *, by: str | None, token: str | None) -> Any:
+def budget_of(
+    stack: ExitStack, ledger: str, name: str, *, by: str | None, token: str | None
+) -> Any:
     """Opens a budget of a ledger in a database, or of one that is served.
 
     Raises:

@@ -1,0 +1,219 @@
+"""``tightbudget release synthesize``: a synthetic table in a file, paid by a budget of a ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tightbudget import OutputDPFilter, ParameterError, Table
+from tightbudget.cli.completion import budgets
+from tightbudget.cli.ledger.answers import in_words
+from tightbudget.cli.ledger.options import ByDefault
+from tightbudget.cli.options import AsJson, number
+from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
+from tightbudget.cli.release.domains_file import read_domains
+from tightbudget.cli.release.table import (
+    Conditions,
+    Data,
+    LineBreaks,
+    OwnKey,
+    RowId,
+    RowsPerUnit,
+    Token,
+    Types,
+    Unit,
+    budget_of,
+    name_of,
+    types_of,
+)
+from tightbudget.cli.release.where import condition
+from tightbudget.errors import FileError
+from tightbudget.marginals import NumericBins, SyntheticTable
+from tightbudget.marginals import synthesize as drawn
+from tightbudget.numerics.validate import refuse
+from tightbudget.promises.text import LONGEST_QUESTION
+from tightbudget.release.noise.salt import fresh_salt
+from tightbudget.tables.asked import cut
+from tightbudget.text_file import reason
+
+_LONGEST_NAME, _RANDOM = 80, 12  # of a key that nobody gave, as a session's
+
+
+def synthesize(
+    data: Data,
+    domains: Annotated[
+        Path, typer.Option(help="A TOML file with the public values, or edges, of each column.")
+    ],
+    epsilon: Annotated[float, number("Price of the table, nats.")],
+    delta: Annotated[float, number("Of the price, in (0, 1).")],
+    out: Annotated[Path, typer.Option(help="The file to write: .parquet or .csv.")],
+    budget: Annotated[
+        str | None,
+        typer.Option(help="The budget of --ledger that pays.", autocompletion=budgets),
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TIGHTBUDGET_LEDGER",
+            metavar="URL",
+            help="sqlite:///FILE, postgresql+psycopg://HOST/NAME, or the address of a server. "
+            "Without it nothing keeps what was spent.",
+        ),
+    ] = None,
+    unit: Unit = None,
+    rows_per_unit: RowsPerUnit = None,
+    row_id: RowId = None,
+    type_: Types = None,
+    line_breaks: LineBreaks = False,
+    where: Conditions = None,
+    size: Annotated[
+        int | None, typer.Option(help="Rows to draw; else about as many as there are.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the draw from the model; private noise has none.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file --out.")] = False,
+    key: OwnKey = None,
+    token: Token = None,
+    by: ByDefault = None,
+    json: AsJson = False,
+) -> None:
+    """Writes synthetic rows that MST draws from noisy marginals, and pays for the marginals.
+
+    A file of domains has for each column a list of values, sex = ["f", "m"], or
+    region = {values = ["north", "south"], other = true}, or
+    age = {edges = [0, 18, 65, 100], integers = true, other = true}.
+
+    For example: tightbudget release synthesize people.parquet --domains domains.toml
+    --unit person --rows-per-unit 2 --epsilon 1 --delta 1e-9 --budget ada
+    --ledger sqlite:///budget.db --out synthetic.parquet
+    """
+    watch = Stopwatch()
+    if budget is None and ledger is not None:
+        raise ParameterError("budget must be given with a ledger: the one that pays")
+    if ledger is None:
+        _without_a_ledger(budget=budget, key=key, by=by)
+    known = read_domains(domains)
+    table = Table(
+        Table(data, types=types_of(type_), line_breaks=line_breaks),
+        unit=unit,
+        rows_per_unit=rows_per_unit,
+        row_id=row_id,
+    )
+    columns = table.columns
+    for text in where or ():
+        table = table.filter(condition(text, columns))
+    name = name_of(data, where)
+    with ExitStack() as stack:
+        part = stack.enter_context(_beside(out, force=force))
+        meter: Any = OutputDPFilter(epsilon=epsilon, delta=delta)
+        if ledger is not None and budget is not None:
+            paying = budget_of(stack, ledger, budget, by=by, token=token)
+            if key is None:
+                key = f"{cut(name, _LONGEST_NAME)}/synthesize {fresh_salt()[:_RANDOM]}"
+            asked = f"{name}: synthetic table by MST of {', '.join(known)}"
+            meter = paying.keyed(key).asking(cut(asked, LONGEST_QUESTION))
+        with working("measuring marginals"):
+            found = drawn(
+                table, known, epsilon=epsilon, delta=delta, meter=meter, size=size, seed=seed
+            )
+        _write(_arrow(found, known, columns), part, out)
+    charged = in_words(found.receipt.charged)
+    if json:
+        content = {
+            "out": str(out),
+            "rows": found.size,
+            "rho": found.rho,
+            "marginals": [
+                {"columns": list(one.columns), "sigma": one.sigma} for one in found.marginals
+            ],
+            "key": key,
+            "receipt": found.receipt.to_dict(),
+        }
+        print_answer(content, {"data": data, "budget": budget}, watch)
+        return
+    one, two = found.marginals[0].sigma, found.marginals[-1].sigma
+    rows = {"rows": f"{found.size:,}", "file": str(out)}
+    pairs = ", ".join(" and ".join(pair) for pair in found.pairs)
+    noise = f"sigma {one:.6g} of one column, {two:.6g} of two"
+    print_rows({**rows, "noise of a count": noise, "pairs": pairs})
+    kept = f" of {budget}; key {key}" if ledger is not None else "; no ledger keeps that"
+    typer.echo(f"charged {charged}{kept}", err=True)
+
+
+def _without_a_ledger(**given: str | None) -> None:
+    """Refuses what belongs to a ledger where there is none."""
+    for name, value in given.items():
+        if value is not None:
+            raise ParameterError(f"{name} belongs to a ledger, got {value!r} without --ledger")
+
+
+def _arrow(found: SyntheticTable, domains: Mapping[str, Any], types: Mapping[str, str]) -> Any:
+    """Returns the rows as a table of Arrow, whose types follow from what is public.
+
+    Args:
+        found: the rows.
+        domains: of the columns.
+        types: of the private rows' columns.
+    """
+    arrow = importlib.import_module("pyarrow")
+    columns = {}
+    for name, domain in domains.items():
+        if isinstance(domain, NumericBins):
+            kind = arrow.int64() if domain.integers else arrow.float64()
+        elif types[name].startswith("float"):
+            kind = arrow.float64()  # whose values may be listed as integers
+        else:
+            kind = arrow.array(list(domain)).type
+        columns[name] = arrow.array(found.columns[name], kind)
+    return arrow.table(columns)
+
+
+@contextlib.contextmanager
+def _beside(out: Path, *, force: bool) -> Iterator[Path]:
+    """Yields an empty file beside another one, so that the other is there whole or not at all.
+
+    A place where nothing can be written is refused so before a charge.
+
+    Raises:
+        ParameterError: the file is there already, is a folder, or has no known ending.
+        FileError: nothing can be written there.
+    """
+    if out.suffix not in (".parquet", ".csv"):
+        raise refuse("out", "be a path that ends in .parquet or .csv", str(out))
+    if out.is_dir():
+        raise refuse("out", "be a file, not a folder", str(out))
+    if not force and os.path.lexists(out):
+        raise refuse("out", "be a new file: --force replaces the one that is there", str(out))
+    part = out.with_name(f".{out.name}.{fresh_salt()[:_RANDOM]}.part")
+    try:
+        part.touch(exist_ok=False)
+    except OSError as error:
+        raise FileError(f"{out}: {reason(error)}") from error
+    try:
+        yield part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write(table: Any, part: Path, out: Path) -> None:
+    """Writes a table of Arrow into one file, and gives it the name of the other.
+
+    Raises:
+        FileError: it cannot be written.
+    """
+    try:
+        if out.suffix == ".csv":
+            importlib.import_module("pyarrow.csv").write_csv(table, part)
+        else:
+            importlib.import_module("pyarrow.parquet").write_table(table, part)
+        os.replace(part, out)
+    except OSError as error:
+        raise FileError(f"{out}: {reason(error)}; the price is charged") from error

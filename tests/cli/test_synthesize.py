@@ -1,0 +1,221 @@
+"""``tightbudget release synthesize``: a synthetic table in a file, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.cli.terminal import answer, refusal, run
+
+import tightbudget as tb
+from tightbudget.cli.release.domains_file import read_domains
+
+pytest.importorskip("pyarrow")
+
+N = 400
+RNG = np.random.default_rng(0)
+ROWS = pd.DataFrame(
+    {
+        "person": np.arange(N) // 2,
+        "sex": RNG.choice(["f", "m"], N),
+        "age": RNG.integers(0, 120, N),
+        "score": RNG.choice([0.0, 1.0], N),
+    }
+)
+DOMAINS = """
+sex = ["f", "m"]
+age = {edges = [0, 18, 40, 65, 100], integers = true, other = true}
+score = {values = [0, 1], other = true}
+"""
+ASKED = [
+    *("release", "synthesize", "people.parquet", "--domains", "domains.toml"),
+    *("--epsilon", 1, "--delta", "1e-6", "--unit", "person", "--rows-per-unit", 2),
+]
+ADA = ["--ledger", "sqlite:///budget.db", "--budget", "ada"]
+
+
+@pytest.fixture(autouse=True)
+def _ada(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIGHTBUDGET_LEDGER", raising=False)
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        ledger.open_budget("ada", epsilon=3, delta=1e-5)
+    ROWS.to_parquet("people.parquet")
+    Path("domains.toml").write_text(DOMAINS, encoding="utf-8")
+
+
+def spent() -> float:
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        return ledger.budget("ada").spent.epsilon
+
+
+def files() -> set[str]:
+    """The names of the files that the command has left."""
+    return {path.name for path in Path().iterdir() if not path.name.startswith("budget.db")}
+
+
+GIVEN = {"people.parquet", "domains.toml"}
+
+
+def test_a_parquet_file_has_the_types_of_the_domains() -> None:
+    found = answer(*ASKED, *ADA, "--out", "made.parquet", "--seed", 1, "--size", 300)
+    frame = pd.read_parquet("made.parquet", dtype_backend="pyarrow")
+    assert found["rows"] == len(frame) == 300
+    assert {name: str(kind) for name, kind in frame.dtypes.items()} == {
+        "sex": "string[pyarrow]",
+        "age": "int64[pyarrow]",
+        "score": "double[pyarrow]",
+    }
+    assert set(frame["sex"]) <= {"f", "m"}
+    assert frame["age"].dropna().between(0, 100).all()
+    assert frame["age"].isna().any()
+    assert files() == {*GIVEN, "made.parquet"}
+    assert [one["columns"] for one in found["marginals"][:3]] == [["sex"], ["age"], ["score"]]
+    assert len(found["marginals"]) == 5
+    assert found["receipt"]["charged"]["amount"] == spent() == 1.0
+    assert found["key"].startswith("people/synthesize ")
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        (hold,) = [event for event in ledger.events() if event.kind == "reserved"]
+        asked = ledger.hold(found["key"]).question
+    assert hold.key == found["key"]
+    assert asked == "people: synthetic table by MST of sex, age, score"
+
+
+def test_a_person_sees_the_noise_and_the_price() -> None:
+    result = run(*ASKED, *ADA, "--out", "made.csv", "--key", "A1", "--where", "sex == f")
+    assert result.exit_code == 0
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["rows", "file", "noise", "pairs"]
+    assert lines[1][1] == "made.csv"
+    assert lines[2][1].startswith("of a count  sigma ")
+    assert lines[3][1].count(" and ") == 2
+    assert result.stderr.startswith("charged epsilon 1.0, delta 9.9")
+    assert result.stderr.endswith(" of ada; key A1\n")
+    head, *rows = Path("made.csv").read_text(encoding="utf-8").splitlines()
+    assert head == '"sex","age","score"'
+    assert 50 < len(rows) < 400
+    assert files() == {*GIVEN, "made.csv"}
+
+
+def test_without_a_ledger_it_says_that_nothing_keeps_the_price() -> None:
+    result = run(*ASKED, "--out", "made.parquet")
+    assert result.exit_code == 0
+    assert result.stderr.endswith("; no ledger keeps that\n")
+    assert spent() == 0
+
+
+def test_a_file_is_replaced_by_force_alone() -> None:
+    Path("made.csv").write_text("mine", encoding="utf-8")
+    said = refusal(*ASKED, *ADA, "--out", "made.csv")
+    assert "out must be a new file: --force replaces the one that is there, got 'made.csv'" in said
+    assert Path("made.csv").read_text(encoding="utf-8") == "mine"
+    assert spent() == 0
+    assert run(*ASKED, *ADA, "--out", "made.csv", "--force").exit_code == 0
+    assert Path("made.csv").read_text(encoding="utf-8").startswith('"sex"')
+
+
+@pytest.mark.slow
+def test_a_key_is_charged_once_and_leaves_no_second_file() -> None:
+    assert run(*ASKED, *ADA, "--out", "a.csv", "--key", "A1").exit_code == 0
+    assert "'A1' is settled" in refusal(*ASKED, *ADA, "--out", "b.csv", "--key", "A1", code=5)
+    assert spent() == 1.0
+    assert files() == {*GIVEN, "a.csv"}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(
+    ("more", "said", "code"),
+    [
+        (["--out", "made.xml"], "out must be a path that ends in .parquet or .csv", 2),
+        (["--out", "no/made.csv"], "no/made.csv: no such file or directory", 2),
+        (["--out", "folder.csv"], "out must be a file, not a folder, got 'folder.csv'", 2),
+        (["--epsilon", 0], "epsilon must be", 2),
+        (["--delta", 0], "delta must be in (0, 1), got 0", 2),
+        (["--size", -1], "size must be", 2),
+        (["--seed", -1], "seed must be one of numpy's generator", 2),
+        (["--unit", "nobody"], "unit must be one of the columns", 2),
+        (["--where", "age ~ 3"], "where must be COLUMN SIGN VALUE", 2),
+        (["--domains", "none.toml"], "none.toml: no such file", 2),
+        (["--budget", "eve"], "budget must be the name of a budget in this ledger", 2),
+        (["--epsilon", 4], "requested epsilon 4.0", 4),
+    ],
+)
+def test_a_refusal_charges_nothing_and_writes_nothing(
+    more: list[Any], said: str, code: int
+) -> None:
+    Path("folder.csv").mkdir()
+    out = [] if "--out" in more else ["--out", "made.csv"]
+    assert said in refusal(*ASKED, *ADA, *out, *more, code=code)
+    assert spent() == 0
+    assert files() == {*GIVEN, "folder.csv"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (ADA[:2], "budget must be given with a ledger: the one that pays"),
+        (ADA[2:], "budget belongs to a ledger, got 'ada' without --ledger"),
+        (["--key", "A1"], "key belongs to a ledger, got 'A1' without --ledger"),
+        (["--by", "eve"], "by belongs to a ledger, got 'eve' without --ledger"),
+    ],
+)
+def test_a_ledger_and_a_budget_are_given_together(more: list[Any], said: str) -> None:
+    assert refusal(*ASKED, "--out", "made.csv", *more) == said
+    assert files() == GIVEN
+
+
+def test_a_disk_that_is_full_is_said_with_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    said = refusal(*ASKED, *ADA, "--out", "made.csv")
+    assert said == "made.csv: no space left on device; the price is charged"
+    assert spent() == 1.0
+    assert files() == GIVEN
+
+
+# ------------------------------------------------------------------------ files of domains
+
+
+def test_a_file_of_domains_is_read_in_its_order() -> None:
+    Path("d.toml").write_text(
+        "b = {values = [1, 2], other = true}\na = [2026-01-02, 2026-01-03]\n"
+        "c = {edges = [0, 1.5]}\nd = {values = [true]}\n",
+        encoding="utf-8",
+    )
+    found = read_domains(Path("d.toml"))
+    assert list(found) == ["b", "a", "c", "d"]
+    assert found["a"] == [datetime.date(2026, 1, 2), datetime.date(2026, 1, 3)]
+    assert (found["b"], found["d"]) == ([1, 2, None], [True])
+    assert found["c"] == tb.marginals.NumericBins([0, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = ", "d.toml: not TOML: "),
+        ("a = 3", "d.toml: a must be a list of values, or a table with values or edges, got 3"),
+        ("a = {other = true}", "a must be a list of values, or a table with values or edges"),
+        ("a = {values = [1], edges = [0, 1]}", "a must be a list of values, or a table with"),
+        ("a = {values = [1], size = 3}", "a must have no key but other, values, got 'size'"),
+        (
+            "a = {edges = [0, 1], bins = 3}",
+            "a must have no key but edges, integers, other, got 'bins'",
+        ),
+        ("a = {values = 3}", "d.toml: a: values must be a list, got 3"),
+        ("a = {values = [1], other = 1}", "d.toml: a: other must be true or false, got 1"),
+        ("a = {edges = [1, 0]}", "d.toml: a: edges must ascend"),
+        ('a = {edges = ["x", 1]}', "d.toml: a: edges[0] must be a finite number"),
+        ("a = {edges = [0, 1], other = 3}", "d.toml: a: other must be True or False"),
+    ],
+)
+def test_a_file_of_domains_is_refused_by_name(text: str, said: str) -> None:
+    Path("d.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(tb.errors.FileError) as found:
+        read_domains(Path("d.toml"))
+    assert said in str(found.value)
