@@ -203,6 +203,61 @@ def test_one_run_on_the_grid_is_attained_to_the_last_digits(span: float) -> None
         assert above[i] <= exact + 1e-12 * math.exp(span) + (span / grid.cells) ** 2
 
 
+@pytest.mark.parametrize(("span", "runs"), [(0.05, 1), (0.3, 12), (4.0, 20), (20.0, 9)])
+def test_no_range_of_t_is_above_the_few_that_are_searched(span: float, runs: int) -> None:
+    """Neither where D is 0, nor where it is 1 to the last place, nor straight up to rounding."""
+    grid = bounded_range._Grid(span, 40)
+    delta = np.zeros(1)
+    for j in range(runs):
+        delta = bounded_range._one_more_above(grid, delta, grid.reach(j + 1))
+    whole = bounded_range._mirrored(grid, delta, left=40, right=delta.size + 50)
+    found = bounded_range._largest(grid, whole)
+    lines = bounded_range._Lines.of(grid, whole)
+    i = np.arange(found.size)
+    every = np.max([lines.largest(i, i + k) for k in range(40)], axis=0)
+    assert (found >= every * (1 - 1e-13)).all()
+    assert (found <= every * (1 + 2e-12)).all()
+
+
+def test_kinks_and_noise_hide_no_range_of_t() -> None:
+    """Also of a function that is not convex the largest value of all lines is found."""
+    grid, rng = bounded_range._Grid(0.7, 24), np.random.default_rng(7)
+    for noise in (0.0, 1e-15, 1e-9, 1e-3):
+        y = np.exp(grid.step * np.arange(-24, 200))
+        values = np.maximum(np.maximum(0.0, 1 - y / 3), 0.4 - y / 20) + 1e-3
+        values = np.sort(values * (1 + noise * rng.standard_normal(y.size)))[::-1]
+        found = bounded_range._largest(grid, values)
+        lines = bounded_range._Lines.of(grid, values)
+        i = np.arange(found.size)
+        every = np.max([lines.largest(i, i + k) for k in range(24)], axis=0)
+        chord = (values[:-48] + math.exp(-0.7) * values[48:]) / (1 + math.exp(-0.7))
+        # below the line over all that one run reaches is what a convex function is
+        assert (found >= np.minimum(every, chord) * (1 - 1e-13)).all()
+        assert (found <= every * (1 + 2e-12)).all()
+
+
+@pytest.mark.parametrize(("span", "runs"), [(0.1, 30), (2.0, 8), (20.0, 6)])
+def test_the_likely_t_is_hardly_below_the_best(span: float, runs: int) -> None:
+    grid = bounded_range._grid(span, runs, 0)
+    p, q = np.zeros(1), np.zeros(1)
+    for j in range(runs - 1):
+        p, q = bounded_range._one_more_below(grid, p, q, grid.reach(j + 1))
+    after = bounded_range._one_more_below(grid, p, q, grid.reach(runs))
+    far = np.append(p - q, np.zeros(4 * grid.cells))
+    padded = bounded_range._mirrored(grid, far, left=grid.cells, right=after[0].size + grid.cells)
+    t = np.minimum(np.arange(grid.cells + 1) * grid.step, span)
+    stay = np.exp(t) * np.expm1(span - t) / math.expm1(span)
+    n, m = after[0].size, grid.cells
+    best = np.max(
+        [
+            stay[a] * padded[m - a : m - a + n] + (1 - stay[a]) * padded[2 * m - a : 2 * m - a + n]
+            for a in range(m + 1)
+        ],
+        axis=0,
+    )
+    assert (after[0] - after[1] >= best * (1 - 1e-6) - 1e-13).all()
+
+
 def test_losses_of_the_upper_end_enclose_the_grid() -> None:
     span, runs = 0.7, 3
     cells, atoms = (

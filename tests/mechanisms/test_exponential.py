@@ -44,9 +44,9 @@ def test_delta_of_many_runs_has_the_default_gap() -> None:
 
 
 def test_the_distance_of_the_bounds_is_halved_as_often_as_takes_seconds() -> None:
-    assert bounded_range.halvings_in_reach(0.1, 100) == 8
+    assert bounded_range.halvings_in_reach(0.1, 100) == 12
     assert bounded_range.halvings_in_reach(0.1, 1000) < 6
-    assert (Choice(0.1) * 100 + tb.Gaussian(8.0))._most_halvings == 8
+    assert (Choice(0.1) * 100 + tb.Gaussian(8.0))._most_halvings == 12
     assert (Choice(0.1) * 1000)._most_halvings == 6
     assert tb.compose([tb.Gaussian(8.0)])._most_halvings == 6
 

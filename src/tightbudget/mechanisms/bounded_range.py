@@ -13,6 +13,7 @@ of a t on it lead from grid points to grid points.
 
 *From above*: between two grid points D_(j-1) is below its chord. For t between a h and (a + 1) h
 the two arguments stay in one chord each, and the largest value over all such t has a closed form.
+Where it rises to one of their ends tells which few of these ranges of t need to be looked at.
 *From below*: some t on the grid, and of each strategy the P- and Q-mass of its rejection region.
 
 Source: Dong, Durfee, Rogers 2020, "Optimal differential privacy composition for exponential
@@ -43,18 +44,20 @@ _FEWEST, _MOST, _WORK = 32, 2048, 5e6
 # At most so many nats between grid points of the first answer: deltas of large spans bend within
 # one nat, too.
 _WIDEST = 0.1
-# Work that is done for one answer, about three minutes; more runs, or runs of a larger span, have a
+# Work that is done for one answer, about a minute; more runs, or runs of a larger span, have a
 # pair each: together that takes milliseconds, and their epsilon is up to 16 % larger.
 _BEARABLE, _MOST_RUNS = 2e10, 10_000
 # Work for bounds that are as close as they get, some five seconds for each of the two.
-_CLOSEST = 3e8
+_CLOSEST = 5e8
 # A loss beyond so many standard deviations has a chance below 1e-25 (Hoeffding); there delta is
 # taken for constant from above, and for 0 from below.
 _DEVIATIONS = 10.8
-# Cells whose chords are one line in a first pass; it rules most of them out.
-_COARSE = 8
-# Grid points that share the cells which are not ruled out. Affects time, never truth.
-_SEGMENT = 2048
+# Grid points that are treated together. Affects time, never truth.
+_SEGMENT = 4096
+# Every so many t are tried first, at so many grid points together. Affects width, never truth.
+_SKIPPED, _WINDOW = 4, 2048
+# Relative: a D that is so little below the line over all that one run reaches is on it.
+_STRAIGHT = 2.0**-44
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,11 @@ class _Grid:
         return np.arange(j + 1) * self.span / self.cells
 
     def work(self, runs: int) -> float:
-        """The cells of all grid points and runs that are looked at, about."""
-        return runs * self.reach(runs) * (self.cells / _COARSE + 3 * _COARSE)
+        """The time that all grid points and runs take, about, in parts of 10 ns."""
+        # next to nothing at points where D is straight, near 1
+        spread = math.sqrt(runs) * self.span / 2
+        straight = max(0.0, (spread - 20.0) / (spread + 20.0))
+        return runs * self.reach(runs) * (20.0 - 15.0 * straight)
 
     def reach(self, runs: int) -> int:
         """The grid points above 0 that so many runs need."""
@@ -92,10 +98,10 @@ class _Grid:
 
 def _grid(span: float, runs: int, halvings: int) -> _Grid:
     """The grid whose bounds are 2^halvings times as close together as those of the first one."""
-    cells = max(_FEWEST, _COARSE * math.ceil(span / (_WIDEST * _COARSE)))
-    while cells < _MOST and _Grid(span, 2 * cells).work(runs) <= _WORK:
+    cells = max(_FEWEST, 2 * math.ceil(span / (2 * _WIDEST)))
+    while 2 * cells <= _MOST and _Grid(span, 2 * cells).work(runs) <= _WORK:
         cells *= 2
-    return _Grid(span, _COARSE * round(cells / _COARSE * 2.0 ** (halvings / 2)))
+    return _Grid(span, 2 * round(cells / 2 * 2.0 ** (halvings / 2)))
 
 
 def bearable(span: float, runs: int) -> bool:
@@ -158,27 +164,38 @@ def largest_of_one_run(span: float, cells: int, values: FloatArray) -> FloatArra
 
 def _largest(grid: _Grid, whole: FloatArray) -> FloatArray:
     m = grid.cells
-    n, blocks = whole.size - 2 * m, m // _COARSE
-    fine = _Lines.of(grid, whole, 1)
-    coarse = _Lines.of(grid, whole, _COARSE) if blocks else None
-    best = np.empty(n)
-    for start in range(0, n, _SEGMENT):
-        part = slice(start, min(start + _SEGMENT, n))
-        found = np.zeros(part.stop - start)
-        if blocks * _COARSE < m:  # cells that fill no block
-            last = fine.largest(part, blocks * _COARSE, m - blocks * _COARSE)
-            np.maximum(found, last.max(axis=0), out=found)
-        if coarse is not None:
-            rough = coarse.largest(part, 0, blocks)
-            # the block that is most at the middle of the part, and all that may be above it
-            first = int(np.argmax(rough[:, rough.shape[1] // 2]))
-            most = fine.largest(part, first * _COARSE, _COARSE).max(axis=0)
-            np.maximum(found, most, out=found)
-            for block in np.flatnonzero((rough > found).any(axis=1)):
-                if block != first:
-                    more = fine.largest(part, int(block) * _COARSE, _COARSE).max(axis=0)
-                    np.maximum(found, more, out=found)
-        best[part] = found
+    n, part = whole.size - 2 * m, max(_SEGMENT, 4 * m)
+    found = [_of_part(grid, whole[i : min(i + part, n) + 2 * m]) for i in range(0, n, part)]
+    return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def _of_part(grid: _Grid, whole: FloatArray) -> FloatArray:
+    m, paid = grid.cells, _paid(grid)
+    n = whole.size - 2 * m
+    # D is below the line through y / E and y E, which no interval of losses changes at y
+    less = math.exp(-grid.span)
+    best = (whole[:n] + less * whole[2 * m :]) / (1.0 + less)
+    bent = np.flatnonzero(best > whole[m : m + n] * (1.0 + _STRAIGHT))
+    best *= 1.0 + paid
+    if not bent.size:
+        return best
+    lines = _Lines.of(grid, whole)
+    first, last = (k[bent] for k in lines.searched())
+    found = np.maximum(lines.largest(bent, first), lines.largest(bent, last))
+    # the cells between both; most points have none
+    more = np.flatnonzero(last - first > 1)
+    counts = last[more] - first[more] - 1
+    ends = np.append(0, np.cumsum(counts))
+    start = 0
+    while start < more.size:
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + _SEGMENT)) - 1)
+        here, count = more[start:stop], counts[start:stop]
+        begins = ends[start:stop] - ends[start]
+        k = np.arange(count.sum()) + np.repeat(first[here] + 1 - begins, count)
+        between = lines.largest(np.repeat(bent[here], count), k)
+        found[here] = np.maximum(found[here], np.maximum.reduceat(between, begins))
+        start = stop
+    best[bent] = np.minimum(best[bent], found)
     return best
 
 
@@ -196,66 +213,117 @@ def _mirrored(grid: _Grid, delta: FloatArray, *, left: int, right: int) -> Float
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines through (y_j, D_j) and (y_(j+width), D_(j+width)), for all grid points j.
+    """Lines through (y_k, D_k) and (y_(k+1), D_(k+1)), for all grid points k.
 
-    With y = e^(i h) and a t between a h and (a + width) h, y e^-t lies on the line at
-    j = i - a - width, and y e^(range - t) on the one at j + cells. On a line,
-    D(z) = A - G z / y_j with G = (D_j - D_(j+width)) / (e^(width h) - 1) and A = D_j + G. With
-    u = e^t, w = e^((a + width) h) and E = e^range, the value is
+    With z = y e^-t in the cell k, E z is in the cell k + cells, for E = e^range. On a line,
+    D(z) = A - G z / y_k with G = (D_k - D_(k+1)) / (e^h - 1) and A = D_k + G. At the grid point
+    y = w y_k and u = e^t, w e^-h <= u <= w, the value is
 
-        D_j - (w - 1) G + (u - 1) (c / u - d) / (E - 1),   c = w (E G - G'),   d = A - A',
+        D_k - (w - 1) G + (u - 1) (w c / u - d) / (E - 1),   c = E G - G',   d = A - A',
 
-    where G' and A' are of the second line. For c >= 0 it is concave in u, and largest at
-    sqrt(c / d) or at the end of the range of u that is nearer to it. The lines are not drawn beyond
-    their range: where D is straight, each run would multiply the rounding of a cell.
+    where G' and A' are of the second line. Its slope in u has the sign of w c - d u^2. So in the
+    whole cell it rises in z if y >= y_k e^(2 h) c / d, and falls in z if y <= y_k c / d, provided
+    that c and d are positive. It is continuous in z: cells at the left that all rise, and cells at
+    the right that all fall, are nowhere above those between them. For c >= 0 it is concave in u,
+    and largest at sqrt(w c / d) or at the end of the range of u that is nearer to it. The lines are
+    not drawn beyond their range: where D is straight, each run would multiply the rounding of a
+    cell.
+
+    Cells are counted from the first of all grid points.
     """
 
     grid: _Grid
-    width: int
-    starts: FloatArray  # D_j, with a share of A that pays for rounding
+    values: FloatArray  # D_k
     falls: FloatArray  # G
     ends: FloatArray  # A
-    # w, w - 1 less what pays for rounding, and the ends of the range of u, by the range of t
-    factors: tuple[FloatArray, FloatArray, FloatArray]
+    bends: FloatArray  # c
+    drops: FloatArray  # d
+    starts: FloatArray  # D_k, with a share of A that pays for rounding
+    edges: FloatArray  # w
+    over: FloatArray  # w - 1 less what pays for rounding
 
     @staticmethod
-    def of(grid: _Grid, values: FloatArray, width: int) -> _Lines:
-        rise = math.expm1(width * grid.span / grid.cells)
-        falls = (values[:-width] - values[width:]) / rise
-        starts = values[:-width]
-        ends = starts + falls
-        # In parts of A + w G: the errors of w, E and G move c by 4 of theirs, of which 1 / E
+    def of(grid: _Grid, values: FloatArray) -> _Lines:
+        m = grid.cells
+        falls = (values[:-1] - values[1:]) / math.expm1(grid.step)
+        ends = values[:-1] + falls
+        # In parts of A + w G: the errors of w, E and G move w c by 4 of theirs, of which 1 / E
         # counts, d by 40 units, the roots by 4, and the sums by 8. Twice the sum is granted.
-        w = np.arange(width, grid.cells + 1, width) * grid.span / grid.cells
-        factors = np.exp(w), np.expm1(w) - np.exp(w) * _paid(grid), np.exp(np.append(0.0, w))
-        return _Lines(grid, width, starts + ends * _paid(grid), falls, ends, factors)
+        paid, t = _paid(grid), np.arange(m + 1) * grid.span / m
+        return _Lines(
+            grid,
+            values,
+            falls,
+            ends,
+            bends=math.exp(grid.span) * falls[:-m] - falls[m:],
+            drops=ends[:-m] - ends[m:],
+            starts=values[:-1] + ends * paid,
+            edges=np.exp(t),
+            over=np.expm1(t) - np.exp(t) * paid,
+        )
 
-    def largest(self, part: slice, start: int, count: int) -> FloatArray:
-        """Upper bounds over ``count`` ranges of t, the first of which begins at ``start`` h.
+    def searched(self) -> tuple[IndexArray, IndexArray]:
+        """(n,) each: the first and the last cell where the largest value may be.
 
-        Returns:
-            (count, n) for the n grid points i in ``part``.
+        Rounding of c and d is granted, and a hundredth of a cell for that of logarithms.
         """
-        grid, width = self.grid, self.width
-        m, n = grid.cells, part.stop - part.start
-        # the arrays begin at the grid point -m
-        first = m + part.start - start - width
+        known, at, margin = self._turns
+        rises = np.where(known, at + 2.0 + margin, -np.inf)
+        falls = np.where(known, at - margin, np.inf)
+        rises = np.maximum.accumulate(rises)
+        falls = np.minimum.accumulate(falls[::-1])[::-1]
+        # the numbers of cells with rises <= i, and with falls < i
+        first, last = self._counts(np.ceil(rises)), self._counts(np.floor(falls) + 1.0) - 1
+        first, last = np.minimum(first, last), np.maximum(first, last)
+        # where D is constant there is nothing to find; of what rounding may have turned all is open
+        still = (self.bends == 0.0) & (self.drops == 0.0) & (self.falls[: known.size] == 0.0)
+        if not (known | still).all():
+            k, width = np.arange(known.size), self.grid.cells
+            unknown = ~(known | still)
+            after = np.minimum.accumulate(np.where(unknown, k, k.size)[::-1])[::-1][: first.size]
+            before = np.maximum.accumulate(np.where(unknown, k, -1))[width - 1 :]
+            i = k[: first.size]
+            first = np.where(after < i + width, np.minimum(first, after), first)
+            last = np.where(before >= i, np.maximum(last, before), last)
+        return self._inside(first), self._inside(last)
 
-        def at(array: FloatArray, first: int) -> FloatArray:
-            # rows that begin at first, first - width, ...: views, as of sliding_window_view, which
-            # takes as long as the sums
-            size = array.itemsize
-            return np.ndarray((count, n), array.dtype, array, first * size, (-width * size, size))
+    def likely(self) -> IndexArray:
+        """(n,): a cell near which the largest value is likely to be, if D is hardly straight."""
+        known, at, _ = self._turns
+        turns = np.maximum.accumulate(np.where(known, at + 1.0, -np.inf))
+        return self._inside(self._counts(np.ceil(turns)))
 
-        row = start // width + np.arange(count)
-        w, over = self.factors[0][row][:, None], self.factors[1][row][:, None]
-        fall = at(self.falls, first)
-        # into one array each, which takes a third off the time
-        c = math.exp(grid.span) * fall
-        c -= at(self.falls, first + m)
-        c *= w
-        d = at(self.ends, first) - at(self.ends, first + m)
-        least, most = (self.factors[2][row + i][:, None] for i in (0, 1))
+    @functools.cached_property
+    def _turns(self) -> tuple[NDArray[np.bool_], FloatArray, FloatArray]:
+        """For each cell: whether rounding spares it, where it begins to fall, and how far off."""
+        c, d, paid = self.bends, self.drops, _paid(self.grid)
+        m, h = self.grid.cells, self.grid.step
+        off = paid * (math.exp(self.grid.span) * self.falls[:-m] + self.falls[m:])
+        more = paid * (self.ends[:-m] + self.ends[m:])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = np.arange(c.size) + np.log(c / d) / h
+            margin = 0.01 + 2.0 * (off / c + more / d) / h
+            known = (c > 8.0 * off) & (d > 8.0 * more)
+        return known, np.where(known, at, 0.0), np.where(known, margin, 0.0)
+
+    def _counts(self, steps: FloatArray) -> IndexArray:
+        """(n,): how many of these whole numbers are at most each grid point's own."""
+        most = self.values.size - self.grid.cells
+        at = np.clip(steps, 0.0, float(most)).astype(np.intp)
+        return np.asarray(np.cumsum(np.bincount(at, minlength=most + 1))[self.grid.cells : most])
+
+    def _inside(self, k: IndexArray) -> IndexArray:
+        """The nearest cells that each grid point can reach."""
+        i = np.arange(k.size)
+        return np.asarray(np.clip(k, i, i + self.grid.cells - 1))
+
+    def largest(self, i: IndexArray, k: IndexArray) -> FloatArray:
+        """Upper bounds at grid points i, over the t that lead to cells k."""
+        a = i + self.grid.cells - k  # 1 ... cells
+        least, most = self.edges[a - 1], self.edges[a]
+        c = self.bends[k]
+        c *= most
+        d = self.drops[k]
         with np.errstate(divide="ignore", invalid="ignore"):
             u = np.maximum(c, 0.0)
             u /= np.maximum(d, 0.0)
@@ -269,9 +337,9 @@ class _Lines:
         c -= d
         u -= 1.0
         c *= u
-        c /= math.expm1(grid.span)
-        c += at(self.starts, first)
-        c -= over * fall
+        c /= math.expm1(self.grid.span)
+        c += self.starts[k]
+        c -= self.over[a] * self.falls[k]
         return c
 
 
@@ -332,7 +400,30 @@ def _one_more_below(
     q_left = decay * (1.0 - p[1 : m + 1]) * (1.0 + grid.off)
     p = np.concatenate([p_left[::-1] * (1.0 - 4 * UNIT), p])
     q = np.concatenate([q_left[::-1] * (1.0 + 4 * UNIT), q])
-    return best_of_one_run(grid.span, m, grid.step, p, q)
+    # D is smooth: one end of the cell with the best t of straight lines is next to the best one
+    n, part = p.size - 2 * m, max(_SEGMENT, 4 * m)
+    parts = [slice(i, min(i + part, n) + 2 * m) for i in range(0, n, part)]
+    found = [_at_likely(grid, p[part], q[part]) for part in parts]
+    better, worse = zip(*found, strict=True)
+    return np.concatenate(better), np.concatenate(worse)
+
+
+def _at_likely(grid: _Grid, p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    m, values = grid.cells, p - q
+    stay, leave = _chances(grid.span, grid.steps(m))
+    likely = _Lines.of(grid, values).likely()
+    at = np.arange(likely.size) + m
+
+    def mixed(k: IndexArray) -> FloatArray:
+        return np.asarray(stay[at - k] * values[k] + leave[at - k] * values[k + m])
+
+    near = np.where(mixed(likely + 1) > mixed(likely), likely + 1, likely)
+    return _at_best_t(grid.span, grid.step, m, p, q, near)
+
+
+def _chances(span: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The chances p(t) of the loss t, and of the other one."""
+    return np.exp(t) * np.expm1(span - t) / math.expm1(span), np.expm1(t) / math.expm1(span)
 
 
 def best_of_one_run(
@@ -357,34 +448,16 @@ def best_of_one_run(
     """
     values = p - q
     n = values.size - 2 * cells
-    t = np.minimum(np.arange(cells + 1) * step, span)
-    stay = np.exp(t) * np.expm1(span - t) / math.expm1(span)  # p(t)
-    leave = np.expm1(t) / math.expm1(span)
-    # the exponents' rounding, the calls, products and sums
-    off = (3 * EXP + 16.0 * (1.0 + span)) * UNIT
-    out = np.empty((2, n))
-    for start in range(0, n, _SEGMENT):
-        i = np.arange(start, min(start + _SEGMENT, n))
+    stay, leave = _chances(span, np.minimum(np.arange(cells + 1) * step, span))
+    near = np.empty(n, dtype=np.intp)
+    for start in range(0, n, _WINDOW):
+        i = np.arange(start, min(start + _WINDOW, n))
         windows = sliding_window_view(values, i.size)
-        rough = _best(windows, cells + start, np.arange(0, cells + 1, _COARSE // 2), stay, leave)
-        least, most = int(rough.min()) - _COARSE // 2, int(rough.max()) + _COARSE // 2
+        rough = _best(windows, cells + start, np.arange(0, cells + 1, _SKIPPED), stay, leave)
+        least, most = int(rough.min()) - _SKIPPED, int(rough.max()) + _SKIPPED
         tried = np.arange(max(0, least), min(cells, most) + 1)
-        a = _best(windows, cells + start, tried, stay, leave)
-        near = cells + i - a
-        p_near, p_far = p[near], p[near + cells]
-        q_near, q_far = q[near], q[near + cells]
-        # what leads from the grid point of each output's loss to the loss for t = 0, and back
-        with np.errstate(divide="ignore", invalid="ignore"):
-            u = np.log((q_near - q_far * np.exp(-step * cells)) / (p_near - p_far))
-            chosen = 0.5 * (u + a * step + span)
-        chosen = np.where(np.isfinite(chosen), np.clip(chosen, 0.0, span), t[a])
-        stays = np.exp(chosen) * np.expm1(span - chosen) / math.expm1(span)
-        leaves = np.expm1(chosen) / math.expm1(span)
-        behind = np.exp(a * step - chosen)
-        leap = math.exp(span - cells * step)
-        out[0, i] = (stays * p_near + leaves * p_far) * (1.0 - off)
-        out[1, i] = (stays * q_near + leaves * leap * q_far) * behind * (1.0 + off)
-    return out[0], out[1]
+        near[i] = cells + i - _best(windows, cells + start, tried, stay, leave)
+    return _at_best_t(span, step, cells, p, q, near)
 
 
 def _best(
@@ -394,6 +467,32 @@ def _best(
     near, far = windows[first - tried], windows[first - tried + stay.size - 1]
     mixed = stay[tried][:, None] * near + leave[tried][:, None] * far
     return np.asarray(tried[mixed.argmax(axis=0)])
+
+
+def _at_best_t(
+    span: float, step: float, cells: int, p: FloatArray, q: FloatArray, near: IndexArray
+) -> tuple[FloatArray, FloatArray]:
+    """P(S) and y Q(S) if after a loss of about t one does what is done at these grid points.
+
+    The other output leads ``cells`` grid points further.
+    """
+    a = cells + np.arange(near.size) - near
+    # the exponents' rounding, the calls, products and sums
+    off = (3 * EXP + 16.0 * (1.0 + span)) * UNIT
+    p_near, p_far = p[near], p[near + cells]
+    q_near, q_far = q[near], q[near + cells]
+    # what leads from the grid point of each output's loss to the loss for t = 0, and back
+    with np.errstate(divide="ignore", invalid="ignore"):
+        u = np.log((q_near - q_far * np.exp(-step * cells)) / (p_near - p_far))
+        chosen = 0.5 * (u + a * step + span)
+    chosen = np.where(np.isfinite(chosen), np.clip(chosen, 0.0, span), np.minimum(a * step, span))
+    stays, leaves = _chances(span, chosen)
+    behind = np.exp(a * step - chosen)
+    leap = math.exp(span - cells * step)
+    return (
+        (stays * p_near + leaves * p_far) * (1.0 - off),
+        (stays * q_near + leaves * leap * q_far) * behind * (1.0 + off),
+    )
 
 
 def _pair_of_tests(grid: _Grid, p: FloatArray, q: FloatArray) -> AtomicPair:
