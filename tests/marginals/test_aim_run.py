@@ -93,6 +93,27 @@ def test_units_with_several_rows_have_more_noise(fitter: Fitter) -> None:
     assert abs(one.marginals[0].counts.sum() - 300) < 10 * one.marginals[0].sigma
 
 
+def test_penalties_follow_from_the_rows_of_a_unit_that_a_table_declares(
+    fitter: Fitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[float]] = []
+    select = tb.marginals.MarginalRun.select
+
+    def listen(self: Any, models: Any, **given: Any) -> Any:
+        told.append(given["penalties"])
+        return select(self, models, **given)
+
+    monkeypatch.setattr(tb.marginals.MarginalRun, "select", listen)
+    ran(unit="who", rows_per_unit=2)
+    of_arrays = told[0]
+    told.clear()
+    ran(tb.Table(ROWS, unit="who", rows_per_unit=2))
+    assert told[0] == of_arrays
+    told.clear()
+    ran()
+    assert [2 * penalty for penalty in told[0]] == pytest.approx(of_arrays, rel=1e-12)
+
+
 def test_a_round_takes_what_the_plan_of_aim_allows() -> None:
     plan = tb.marginals.aim(3, 0.02).workflow
     # 48 units: 2.7 for the columns, then rounds of 1, of 4 if the noise is halved, of 16 ...

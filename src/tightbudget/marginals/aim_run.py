@@ -199,7 +199,7 @@ def run_aim(
                 or megabytes_of(known, [*model.cliques, clique]) <= most
             }
             # the 1-norm of the noise that is to come, as is expected
-            of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * (rows_per_unit or 1)
+            of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * run.rows_per_unit
             noise_of = {c: of_count * math.prod(known[name].size for name in c) for c in small}
             before = {clique: model.expected(clique) for clique in small}
             chosen = run.select(

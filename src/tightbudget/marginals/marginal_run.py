@@ -170,6 +170,11 @@ class MarginalRun(Uncopied):
         return tuple(self._answers)
 
     @property
+    def rows_per_unit(self) -> int:
+        """The number of rows of a unit that count."""
+        return self._most
+
+    @property
     def receipt(self) -> Receipt:
         """The receipt of the run: the amounts held, charged and returned.
 
