@@ -1,0 +1,100 @@
+"""Packages that take our rho for theirs run the plan that it was computed for.
+
+dpmm and OpenDP's extra ``mbi`` need an environment of their own each, with pytest, and nothing of
+this repository: ``python -m pytest --noconftest -c /dev/null`` and this file. Elsewhere they are
+skipped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [
+    pytest.mark.needs,
+    pytest.mark.filterwarnings("ignore"),  # of theirs
+]
+RHO = 0.02816
+CELLS = {"a": 2, "b": 3, "c": 4}
+
+
+def rows(n: int = 2000) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {name: rng.integers(0, cells, n) for name, cells in CELLS.items()}
+
+
+def spent(sigmas: Any) -> float:
+    """The share of rho that Gaussian noise on counts of one row costs."""
+    return sum(0.5 / sigma**2 for sigma in sigmas) / RHO
+
+
+def test_dpmm_runs_mst_with_a_rho_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    mst = pytest.importorskip("dpmm.models.mst", reason="dpmm has an environment of its own")
+    import pandas as pd
+
+    mechanism = importlib.import_module("dpmm.models.base.mechanisms.mechanism")
+    drawn: list[float] = []
+    noise = mechanism.gaussian_noise
+
+    def kept(sigma: float, size: Any) -> Any:
+        drawn.append(sigma)
+        return noise(sigma=sigma, size=size)
+
+    monkeypatch.setattr(mechanism, "gaussian_noise", kept)
+    chosen: list[float] = []
+    given = mst.MST.exponential_mechanism
+
+    def choose(self: Any, q: Any, eps: float, sensitivity: float) -> Any:
+        chosen.append(eps / sensitivity)
+        return given(self, q, eps, sensitivity)
+
+    monkeypatch.setattr(mst.MST, "exponential_mechanism", choose)
+    model = mst.MST(epsilon=1.0, delta=1e-6, domain=CELLS, compress=False, n_jobs=1, n_iters=50)
+    assert model.rho == pytest.approx(0.024356, rel=1e-5)
+    model.rho, model.sigma = RHO, (3 / (2 * RHO)) ** 0.5
+    model.fit(pd.DataFrame(rows()))
+    assert spent(drawn[:3]) == pytest.approx(1 / 3)
+    # of two pairs each has the noise of one of three
+    assert spent(drawn[3:]) == pytest.approx(2 / 9)
+    assert sum(eps**2 / 8 for eps in chosen) == pytest.approx(RHO / 3)
+
+
+def test_dpmm_runs_aim_with_a_rho_that_it_is_given() -> None:
+    aim = pytest.importorskip("dpmm.models.aim", reason="dpmm has an environment of its own")
+    import pandas as pd
+
+    model = aim.AIM(epsilon=1.0, delta=1e-6, domain=CELLS, n_jobs=1, n_iters=50)
+    model.rho = RHO
+    model.fit(pd.DataFrame(rows()))
+    sigmas = [sigma for _, _, sigma, _ in model.measures]
+    # 48 units: .9 for each column, and nine tenths of all others
+    assert spent(sigmas[:3]) == pytest.approx(2.7 / 48)
+    assert spent(sigmas[3:]) == pytest.approx(0.9 * (48 - 2.7) / 48)
+
+
+@pytest.mark.parametrize(("algorithm", "one", "two"), [("MST", 0.5, 0.45), ("Fixed", 0.0, 1.0)])
+def test_opendp_runs_the_plan_of_its_shares(algorithm: str, one: float, two: float) -> None:
+    pytest.importorskip("mbi", reason="OpenDP's extra mbi has an environment of its own")
+    if not importlib.metadata.version("mbi").startswith("1."):
+        pytest.skip("OpenDP's extra mbi needs mbi 1: it has an environment of its own")
+    import polars as pl
+
+    dp: Any = importlib.import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    given = {"MST": {}, "Fixed": {"queries": [dp.mbi.Count(("a", "b"))], "oneway": "unkeyed"}}
+    context = dp.Context.compositor(
+        data=pl.LazyFrame(rows()),
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(rho=RHO),
+    )
+    table = context.query(rho=RHO).contingency_table(
+        keys={name: list(range(cells)) for name, cells in CELLS.items()},
+        algorithm=getattr(dp.mbi, algorithm)(**given[algorithm]),
+    )
+    measured = table.release().marginals.flatten()
+    assert spent(m.stddev for m in measured if len(m.clique) == 1) == pytest.approx(one)
+    assert spent(m.stddev for m in measured if len(m.clique) == 2) == pytest.approx(two)
