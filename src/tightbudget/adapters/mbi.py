@@ -25,7 +25,7 @@ try:
         import jax
         from mbi import Domain, LinearMeasurement, estimation, extensions, junction_tree
 except ImportError as error:
-    raise ExtraError("the model needs mbi, version 2 or later: pip install mbi") from error
+    raise ExtraError("the model needs mbi: pip install 'tightbudget[mbi]'") from error
 
 Columns = tuple[int, ...]
 
