@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.ledger.conformance import TABLES, ConformanceTable, Deed, LedgerActor
+from tests.ledger.conformance import TABLES, ConformanceTable, Deed, LedgerActor, found
 from tests.release.cases import CASES, Case
 from tests.release.test_laws import Broken, Untouchable
 from tests.web.conftest import HERE, SEARCH, Client, Serve
 
 import tightbudget as tb
 from tightbudget.client import remote as remote_module
+from tightbudget.client.remote import RemoteBudget
 from tightbudget.ledger.acts.budget_acts import Terms, open_budget
 from tightbudget.ledger.acts.unit_of_work import Act
 from tightbudget.ledger.tokens import Tokens
+from tightbudget.promises.audited import AuditRecord
 from tightbudget.promises.chain import digest
 from tightbudget.release import Meter
 
@@ -44,7 +48,7 @@ def connected(client: Client, token: str | None) -> tb.RemoteLedger:
 class RemoteActor(LedgerActor):
     """Does what a table says over the API; what that does not offer, beside it."""
 
-    BESIDE = ("open", "raise", "audit", "close", "expire", "verify", "reopen")
+    BESIDE = ("open", "raise", "close", "expire", "verify", "reopen")
 
     def __init__(self, url: str, far: tb.RemoteLedger) -> None:
         super().__init__(url)
@@ -427,6 +431,40 @@ def test_an_analyst_sees_and_charges_the_budgets_of_the_token(
             ada.reserve("A2", SEARCH, ["ada", "bob"])
         with pytest.raises(tb.errors.SettlementError, match="there is no reservation 'B1'"):
             ada.hold("B1")
+
+
+def test_an_audit_is_kept_far_away_as_here(
+    ledger: tb.Ledger, client: Client, token: Callable[..., str]
+) -> None:
+    labels = np.arange(40) % 2
+    audits = [
+        found("0.01"),
+        tb.audit.many_runs(labels, labels, claim=(0.25, 0.0), delta=0.0),
+        tb.audit.many_runs(labels, labels, delta=1e-5),
+        tb.audit.one_run(labels, labels, claim=tb.Gaussian(1e-3), delta=0.0),
+        dataclasses.replace(found("0.5"), epsilon_at_least=math.inf, p_value=5e-324),
+    ]
+    for name in ("ada", "bob"):
+        ledger.open_budget(name, epsilon=1, delta=1e-7)
+    before = ledger.statements()
+    with connected(client, token("analyst", "ada")) as remote:
+        ada = remote.budget("ada")
+        for i, audit in enumerate(audits):
+            event = ada.record_audit(f"A{i}", audit)
+            # the same digest as beside the ledger, where the same audit is the same event
+            assert event.details["audit_sha256"] == AuditRecord.of(audit).audit_sha256
+            assert event.details["by"].startswith("analyst")
+            assert ledger.budget("ada").record_audit(f"A{i}", audit) == event
+            assert ada.record_audit(f"A{i}", audit) == event
+            with pytest.raises(tb.errors.KeyConflictError, match="another audit of 'ada'"):
+                ada.record_audit(f"A{i}", audits[i - 1])
+        assert len(list(remote.events("ada", kind="audited"))) == len(audits)
+        with pytest.raises(tb.ParameterError, match="audit must be the result of an audit"):
+            ada.record_audit("A9", {"verdict": "refuted"})  # type: ignore[arg-type]
+        with pytest.raises(tb.ParameterError, match="name of a budget in this ledger, got 'bob'"):
+            RemoteBudget(remote, "bob").record_audit("A9", audits[0])
+    assert ledger.statements() == before
+    ledger.verify()
 
 
 def test_who_may_not_write_reads(

@@ -40,6 +40,7 @@ NEEDS: dict[str, Need] = {
     "POST /api/v1/settle": WRITE,
     "POST /api/v1/void": WRITE,
     "POST /api/v1/forfeit": WRITE,
+    "POST /api/v1/audit": WRITE,
     "POST /api/v1/open": ADMINISTER,
     "POST /api/v1/raise-cap": ADMINISTER,
     "POST /api/v1/close": ADMINISTER,

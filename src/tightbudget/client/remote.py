@@ -18,6 +18,7 @@ from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.pricing import Guarantee
+from tightbudget.promises.audited import AuditRecord, AuditResult
 from tightbudget.promises.block_names import BlockNames
 from tightbudget.promises.chain import Head
 from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
@@ -296,6 +297,27 @@ class RemoteBudget(Payer["RemoteHold"]):
 
     def holds(self) -> tuple[RemoteHold, ...]:
         return self._ledger._holds(self._name)
+
+    def record_audit(self, key: str, audit: AuditResult) -> Event:
+        """Writes down an audit of this budget, or of a run in it, once for each key.
+
+        See :meth:`LedgerBudget.record_audit`: no balance changes. The whole result goes to the
+        server, which keeps its SHA-256, its verdict and a line, with the access token's name.
+
+        Args:
+            key: the key of the run that was audited, or another name for this audit, of 1 to 200
+                printable characters.
+            audit: the result, such as :func:`tightbudget.audit.one_run` returns.
+
+        Raises:
+            KeyConflictError: another audit of this budget has this key.
+            ParameterError: the key or the audit is refused, or this is the budget of a block that
+                nobody has touched.
+            LedgerError: it was not written down; or, if it is ``unknown``, it may have been.
+        """
+        AuditRecord.of(audit)  # what is no audit is refused before it is sent
+        asked = {"name": self._name, "key": printable(key=key), "audit": audit.to_dict()}
+        return self._ledger._wire.post("audit", asked, Event.from_dict)
 
     def history(self) -> Iterator[Event]:
         return self._ledger.events(budget=self._name)

@@ -30,6 +30,30 @@ class AuditResult(Protocol):
         ...
 
 
+@dataclass(frozen=True, repr=False)
+class AuditContent:
+    """The result of an audit as its JSON has it.
+
+    Attributes:
+        content: what ``to_dict()`` of the result has returned.
+    """
+
+    content: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """Says "refuted", "consistent" or "no claim"."""
+        return str(self.content.get("verdict"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the content."""
+        return self.content
+
+    def __repr__(self) -> str:
+        fields = ", ".join(map(repr, [*self.content][:8])) or "nothing"
+        return f"an object with {fields}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditRecord:
     """A record has what an event of the history says of an audit.

@@ -9,11 +9,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from tightbudget.mechanisms.composition import Composition
-from tightbudget.web.access import ADMINISTER, READ, allow, caller_of
+from tightbudget.promises.audited import AuditContent
+from tightbudget.web.access import ADMINISTER, READ, WRITE, allow, caller_of
 from tightbudget.web.api.schemas import (
     MOST,
     AnswerShape,
     Body,
+    Event,
     Limit,
     Name,
     Number,
@@ -24,7 +26,13 @@ from tightbudget.web.api.schemas import (
     number_of,
     router_of,
 )
-from tightbudget.web.api.visibility import budget_seen, holds_seen, statement_seen, statements_seen
+from tightbudget.web.api.visibility import (
+    budget_seen,
+    event_seen,
+    holds_seen,
+    statement_seen,
+    statements_seen,
+)
 from tightbudget.web.state import state_of
 
 router = router_of("budgets")
@@ -91,6 +99,28 @@ class RaiseCap(Body):
     reason: Annotated[Name, Field(examples=["second wave"])]
 
 
+class RecordAudit(Body):
+    """An audit to be written down; the same one again under its key changes nothing."""
+
+    name: Annotated[Name, Field(examples=["ada"])]
+    key: Annotated[Name, Field(examples=["audit of A1"])]
+    audit: dict[str, Any] = Field(
+        description="As `to_dict()` of the audit's result writes it; the history keeps its SHA-256,"
+        " its verdict and a line.",
+        examples=[
+            {
+                "verdict": "consistent",
+                "test": "one run",
+                "confidence": 0.95,
+                "epsilon_at_least": 0.963,
+                "delta": 1e-5,
+                "claimed": 3.36,
+                "trials": 1000,
+            }
+        ],
+    )
+
+
 class Close(Body):
     """A budget to be closed for good."""
 
@@ -135,6 +165,14 @@ def raise_cap(request: Request, body: RaiseCap) -> Response:
     found, caller = budget_seen(request, body.name), caller_of(request)
     found.raise_cap(by=caller.name, reason=body.reason, **body.parameters.given())
     return answered(statement_seen(found.statement(), caller))
+
+
+@router.post("/audit", dependencies=[allow(WRITE)], response_model=Event)
+def audit(request: Request, body: RecordAudit) -> Response:
+    """Writes down an audit of a budget, once for each key; no balance changes."""
+    found, caller = budget_seen(request, body.name), caller_of(request)
+    event = found.record_audit(body.key, AuditContent(doubles(body.audit)), by=caller.name)
+    return answered(event_seen(event, caller))
 
 
 @router.post("/close", dependencies=[allow(ADMINISTER)], response_model=Statement)
