@@ -18,6 +18,7 @@ from tests.explorer.same import commanded, ran
 import tightbudget as tb
 from tightbudget.explorer import answers, questions
 from tightbudget.mechanisms.curve import DELTAS
+from tightbudget.workflows import WorkflowFile
 
 DP_SGD = [{"mechanism": "gaussian", "sigma": 1.0, "rate": 0.01, "times": 1000}]
 MIXED = [
@@ -192,6 +193,34 @@ def test_early_stopping(
     assert {name: found[name] for name in expected} == expected
     assert ran(found["python"])["answer"].to_dict() == expected
     assert commanded(found["command"], tmp_path) == [expected]
+
+
+STATES: list[dict[str, Any]] = [
+    {
+        "state": "start",
+        "moves": [
+            {"to": ["quiet", 1], "mechanism": "gaussian", "sigma": 8.0, "times": 2},
+            {"to": "loud", "steps": [{"mechanism": "laplace", "scale": 4.0}] * 2},
+        ],
+    },
+    {"state": ["quiet", 1]},
+    {"state": "loud", "moves": []},
+]
+
+
+@pytest.mark.parametrize("numbers", [{}, {"weight": 0.5}, {"price": 0.9}], ids=str)
+def test_prices_of_a_workflow(numbers: dict[str, float], tmp_path: Path) -> None:
+    workflow = [STATES[0], *({**state, **numbers} for state in STATES[1:])]
+    delta = None if "price" in numbers else 1e-5
+    found = answers.prices(questions.Prices(workflow=workflow, delta=delta))
+    read = WorkflowFile.from_dict({"tightbudget": 1, "workflow": workflow})
+    expected = read.priced(delta).to_dict()
+    assert {name: found[name] for name in expected} == expected
+    assert found["what"] == "3 states, 2 moves, from 'start' to 2 ends"
+    assert ran(found["python"])["answer"].to_dict() == expected
+    assert commanded(found["command"], tmp_path) == [expected]
+    ends = {row["epsilon"] for row in found["states"] if row["state"] != "start"}
+    assert ends == {0.9} if "price" in numbers else len(ends) == 2
 
 
 @pytest.mark.slow

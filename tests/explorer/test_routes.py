@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 from starlette.testclient import TestClient
 
 import tightbudget as tb
@@ -34,7 +35,11 @@ def post(client: TestClient, route: str, body: Any) -> Any:
     return client.post(f"/api/v1/explore/{route}", json=body)
 
 
-ASKED: dict[str, tuple[Any, questions.ExplorerQuestion]] = {
+STATES: list[dict[str, Any]] = [
+    {"state": "start", "moves": [{"to": "end", **GAUSSIAN[0]}]},
+    {"state": "end", "moves": []},
+]
+ASKED: dict[str, tuple[Any, BaseModel]] = {
     "curve": (answers.curve, questions.Curve(steps=DP_SGD, delta=1e-5)),
     "one-more": (answers.one_more, questions.OneMore(steps=GAUSSIAN, epsilon=1.0)),
     "compare": (answers.compare, questions.Compare(steps=GAUSSIAN, delta=1e-5)),
@@ -42,6 +47,7 @@ ASKED: dict[str, tuple[Any, questions.ExplorerQuestion]] = {
         answers.stopping,
         questions.Stopping(steps=GAUSSIAN, delta=1e-5, stops=[5, 10]),
     ),
+    "prices": (answers.prices, questions.Prices(workflow=STATES, delta=1e-5)),
     "calibrate": (
         answers.calibrate,
         questions.Calibrate(steps=GAUSSIAN, parameter="sigma", epsilon=1.0, delta=1e-5),
@@ -92,6 +98,21 @@ def test_infinity_is_a_number_of_json(explorer: TestClient) -> None:
             "stopping",
             {"steps": GAUSSIAN, "delta": 1e-5, "stops": [5], "weights": [1, 2]},
             "weights must hold a weight for each of the 1 stops, got [1.0, 2.0]",
+        ),
+        ("prices", {"delta": 1e-5}, "workflow: Field required"),
+        ("prices", {"workflow": [], "delta": 1e-5}, "workflow: List should have at least 1"),
+        ("prices", {"workflow": [{"state": "a"}] * 201}, "workflow: List should have at most 200"),
+        ("prices", {"workflow": STATES}, "delta must be given, or a price for each end, and not"),
+        ("prices", {"workflow": STATES, "delta": 2}, "delta must be in (0, 1), got 2.0"),
+        (
+            "prices",
+            {"workflow": [{"state": "a", "moves": [{"to": "b"}]}], "delta": 1e-5},
+            "state 'a': moves[0]: steps[0].mechanism must be one of",
+        ),
+        (
+            "prices",
+            {"workflow": [{"state": "a", "more": [1] * 10_000}], "delta": 1e-5},
+            "workflow must hold at most 10,000 values, got 10,001",
         ),
         ("calibrate", {"steps": GAUSSIAN, "epsilon": 1}, "parameter: Field required"),
         ("calibrate", {"steps": GAUSSIAN, "parameter": "sigma"}, "give exactly one target: "),

@@ -137,7 +137,9 @@ OTHERS = {
     "KeptAnswers": "reads and writes a file, and pays for nothing",
     "OneStatement": "inside one release, and pays for nothing",
     "EventError": "a refusal",
+    "Rows": "an abstract class, of the next two",
     "InMemory": "private rows inside runs, which are refused",
+    "InTable": "private rows inside runs, which are refused",
     "Reader": "reads rules of tables, and pays for nothing",
     "Search": "inside runs, which are refused, as is its stock of noise",
 }

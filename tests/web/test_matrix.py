@@ -54,6 +54,7 @@ NEEDS: dict[str, Need] = {
     "POST /api/v1/explore/compare": READ,
     "POST /api/v1/explore/one-more": READ,
     "POST /api/v1/explore/stopping": READ,
+    "POST /api/v1/explore/prices": READ,
     "POST /api/v1/explore/calibrate": READ,
     "POST /api/v1/explore/picture": READ,
     "GET /explorer": READ,

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 import tightbudget as tb
-from tightbudget.workflows import Workflow, WorkflowFile, read_workflow, write_workflow
+from tightbudget.workflows import (
+    Workflow,
+    WorkflowFile,
+    priced,
+    read_workflow,
+    write_workflow,
+)
 
 LOUD, QUIET = tb.Gaussian(sigma=5.0), tb.Laplace(scale=20.0)
 WORKFLOW = Workflow(
@@ -171,3 +177,20 @@ def test_what_cannot_be_written_leaves_no_file(
     with pytest.raises(tb.ParameterError, match=message):
         write_workflow(**{"workflow": chain, "path": tmp_path / "a.toml", **given})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_prices_its_states_or_bounds_the_delta_of_its_prices(tmp_path: Path) -> None:
+    chain = Workflow.chain(tb.Gaussian(5.0), [1, 2])
+    write_workflow(chain, tmp_path / "a.toml", weights={1: 0.5, 2: 1.0})
+    read = read_workflow(tmp_path / "a.toml")
+    found = read.priced(1e-5)
+    assert found.prices == priced(chain, 1e-5, {1: 0.5, 2: 1.0}).prices
+    assert WorkflowFile.from_dict(read.to_dict()) == read
+    with pytest.raises(tb.ParameterError, match=r"has no prices, got delta = None$"):
+        read.priced()
+    write_workflow(chain, tmp_path / "b.toml", prices=found.prices)
+    again = read_workflow(tmp_path / "b.toml")
+    assert again.priced().delta.overlaps(found.delta)
+    assert again.priced().prices == found.prices
+    with pytest.raises(tb.ParameterError, match=r"has prices, got delta = 1e-05$"):
+        again.priced(1e-5)

@@ -12,9 +12,8 @@ from tightbudget.cli.options import AsJson, Rtol, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
 from tightbudget.drawing import picture, picture_path
 from tightbudget.numerics.validate import positive_count
-from tightbudget.workflows import PricedWorkflow, Workflow, priced, read_workflow
-
-_LEAST = 1e-300  # a delta for which ways to states are compared where no delta is needed
+from tightbudget.workflows import read_workflow
+from tightbudget.workflows.workflow import in_short
 
 
 def workflow(
@@ -48,19 +47,14 @@ def workflow(
     if plot is not None:
         picture_path(plot)
     read = read_workflow(file)
-    whole: Workflow = read.workflow
     with working("pricing the states"):
-        if read.prices is None:
-            if delta is None:
-                raise ParameterError("give --delta, or a price for each end in the file")
-            found = priced(whole, delta, read.weights, rtol)
-        elif delta is not None:
+        if read.prices is None and delta is None:
+            raise ParameterError("give --delta, or a price for each end in the file")
+        if read.prices is not None and delta is not None:
             raise ParameterError(
                 f"{file} has prices, for which delta is the answer: leave out --delta or the prices"
             )
-        else:
-            bounds = whole.delta(read.prices, rtol)
-            found = PricedWorkflow(whole, read.prices, bounds, max(bounds.upper, _LEAST))
+        found = read.priced(delta, rtol)
     if plot is not None:
         with picture(plot, file.name) as ax:
             found.plot(ax=ax)
@@ -69,11 +63,9 @@ def workflow(
         content = {name: value for name, value in asked.items() if value is not None}
         print_answer(found.to_dict(), content, watch)
         return
-    ends = f"{len(whole.ends):,} end" + "s" * (len(whole.ends) != 1)
-    moves = sum(map(len, whole.moves.values()))
     print_rows(
         {
-            "what": f"{len(whole.moves):,} states, {moves:,} moves, from {whole.start!r} to {ends}",
+            "what": in_short(read.workflow),
             "prices": found.table(most),
             "delta": str(found.delta),
         }

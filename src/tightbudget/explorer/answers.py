@@ -6,6 +6,7 @@ Each answer depends on its question alone, so that another process can compute i
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ from tightbudget.explorer.snippets import (
 from tightbudget.mechanisms.curve import DELTAS
 from tightbudget.notation.parameters import search_of
 from tightbudget.notation.words import in_words, two_ends
+from tightbudget.workflows.workflow import in_short
+from tightbudget.workflows.workflow_file import workflow_text
 
 _LEAST = 1e-280  # curves end here: close to the smallest double, relative gaps cannot be certified
 
@@ -122,6 +125,25 @@ def stopping(question: questions.Stopping) -> dict[str, Any]:
             f"step = {run_expression(step)}", f"answer = tb.early_stopping(step, {asked})"
         ),
         "command": command("stopping", step, *options, times=question.stops[-1]),
+    }
+
+
+def prices(question: questions.Prices) -> dict[str, Any]:
+    """Prices the states of a workflow, or bounds the delta that covers their prices."""
+    read = question.read()
+    given = [] if question.delta is None else [f"delta={question.delta!r}"]
+    asked = ", ".join([*given, f"rtol={question.rtol!r}"])
+    options = [] if question.delta is None else ["--delta", repr(question.delta)]
+    content = read.to_dict()
+    line = ["tightbudget", "workflow", "plan.toml", *options, "--rtol", repr(question.rtol)]
+    return {
+        "what": in_short(read.workflow),
+        **read.priced(question.delta, question.rtol).to_dict(),
+        "python": python(
+            f"plan = tb.workflows.WorkflowFile.from_dict({content!r})",
+            f"answer = plan.priced({asked})",
+        ),
+        "command": f"cat > plan.toml <<'END'\n{workflow_text(content)}END\n" + shlex.join(line),
     }
 
 

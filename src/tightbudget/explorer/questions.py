@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from tightbudget import Composition, ParameterError
 from tightbudget.accounting.plan_file import parse_plan
 from tightbudget.mechanisms.composition import from_steps
+from tightbudget.workflows.workflow_file import WorkflowFile
 
 GAP = 1e-4
 MOST_STEPS = 50  # different mechanisms
@@ -21,6 +22,7 @@ MOST_VALUES = 10_000  # bins of a histogram, points of a curve: of all mechanism
 MOST_RUNS = 10**12
 MOST_POINTS = 200
 MOST_STOPS = 100
+MOST_STATES = 200
 MOST_TEXT = 200_000  # characters of a plan
 MOST_TEXT_OF_PAGE = 12_000  # characters of a plan that is a part of an address
 
@@ -142,6 +144,64 @@ class Stopping(ExplorerQuestion):
     ] = None
 
 
+class Prices(BaseModel):
+    """Prices of the states of a plan with choices, all covered by one delta.
+
+    Or the delta that covers prices, if the states have them.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        json_schema_extra={
+            "examples": [
+                {
+                    "workflow": [
+                        {
+                            "state": "start",
+                            "moves": [
+                                {"to": "quiet", "mechanism": "gaussian", "sigma": 8.0},
+                                {"to": "loud", "mechanism": "gaussian", "sigma": 4.0},
+                            ],
+                        },
+                        {"state": "quiet", "weight": 0.5},
+                        {"state": "loud", "weight": 1.0},
+                    ],
+                    "delta": 1e-5,
+                }
+            ]
+        },
+    )
+
+    workflow: Annotated[
+        list[dict[str, Any]],
+        Field(
+            min_length=1,
+            max_length=MOST_STATES,
+            description="As [[workflow]] in a workflow's file: for each state its name, its moves, "
+            "and a weight or a price, if it has one. The first is where a run begins.",
+        ),
+    ]
+    delta: Annotated[
+        Delta | None, Field(description="For all states; to be left out if they have prices.")
+    ] = None
+    rtol: Gap = 1e-3
+
+    def read(self) -> WorkflowFile:
+        """Returns the workflow, with the weights or prices of its states.
+
+        Raises:
+            TightBudgetError: the workflow is refused, or it is longer than the limits.
+        """
+        _check_values("workflow", self.workflow)
+        read = WorkflowFile.from_dict({"tightbudget": 1, "workflow": self.workflow})
+        for moves in read.workflow.moves.values():
+            for move in moves:
+                _within_limits(move.runs)
+        return read
+
+
 class Calibrate(ExplorerQuestion):
     """The best value of one parameter of one mechanism for which the target is met.
 
@@ -170,10 +230,14 @@ class Calibrate(ExplorerQuestion):
 
 def composition_of(steps: list[dict[str, Any]]) -> Composition:
     """Makes a composition of steps; refuses what a plan file may not hold, and long ones."""
-    values = sum(map(_values_in, steps))
-    if values > MOST_VALUES:
-        raise ParameterError(f"steps must hold at most {MOST_VALUES:,} values, got {values:,}")
+    _check_values("steps", steps)
     return _within_limits(from_steps(steps))
+
+
+def _check_values(name: str, tables: list[dict[str, Any]]) -> None:
+    values = sum(map(_values_in, tables))
+    if values > MOST_VALUES:
+        raise ParameterError(f"{name} must hold at most {MOST_VALUES:,} values, got {values:,}")
 
 
 def _values_in(table: Any) -> int:

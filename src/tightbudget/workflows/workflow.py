@@ -448,11 +448,7 @@ class Workflow:
         return self.start, moves
 
     def __repr__(self) -> str:
-        number = sum(map(len, self.moves.values()))
-        return (
-            f"<Workflow: {len(self.moves):,} states, {number:,} moves, from {self.start!r} to "
-            f"{len(self.ends):,} end{'s' * (len(self.ends) != 1)}>"
-        )
+        return f"<Workflow: {in_short(self)}>"
 
     def _repr_html_(self) -> str:
         """Writes a table of the states and their moves, for a notebook."""
@@ -463,6 +459,15 @@ class Workflow:
         return notebook.shown(
             notebook.table(rows, head=("state", "moves")), notebook.muted(repr(self))
         )
+
+
+def in_short(workflow: Workflow) -> str:
+    """Returns the size of a workflow, its start and its number of ends, in words."""
+    moves, ends = sum(map(len, workflow.moves.values())), len(workflow.ends)
+    return (
+        f"{len(workflow.moves):,} states, {moves:,} moves, from {workflow.start!r} to "
+        f"{ends:,} end{'s' * (ends != 1)}"
+    )
 
 
 def delta_of(graph: Graph, rtol: float) -> Bounds:

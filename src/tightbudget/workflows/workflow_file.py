@@ -19,9 +19,11 @@ from tightbudget.errors import FileError, ParameterError, TightBudgetError
 from tightbudget.numerics.validate import non_negative, positive, refuse
 from tightbudget.output_dp.guarantee import Cell, cell_from_lists
 from tightbudget.text_file import read_text, write_text
+from tightbudget.workflows.prices import PricedWorkflow, priced
 from tightbudget.workflows.workflow import Workflow
 
 _VERSION = 1
+_LEAST = 1e-300  # a delta for which ways to states are compared where no delta is needed
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,86 @@ class WorkflowFile:
     workflow: Workflow
     weights: Mapping[Cell, float] | None = None
     prices: Mapping[Cell, float] | None = None
+
+    @staticmethod
+    def from_dict(content: Any) -> WorkflowFile:
+        """Reads a workflow with its weights and prices from plain values, as a JSON file has them.
+
+        Raises:
+            FileError: the content is no workflow.
+            ParameterError: a parameter, a state, a move, a weight or a price is refused.
+        """
+        weights, prices, rows = {}, {}, []
+        given = content.get("workflow") if isinstance(content, dict) else None
+        if not isinstance(given, list) or not given:
+            raise FileError(
+                "a workflow needs [[workflow]], a table for each state, and there is none"
+            )
+        for row in given:
+            rest = dict(row) if isinstance(row, dict) else row
+            if isinstance(rest, dict) and "state" in rest:
+                state = cell_from_lists(rest["state"])
+                if "weight" in rest:
+                    weights[state] = positive(
+                        **{f"the weight of state {state!r}": rest.pop("weight")}
+                    )
+                if "price" in rest:
+                    prices[state] = non_negative(
+                        **{f"the price of state {state!r}": rest.pop("price")}
+                    )
+            rows.append(rest)
+        workflow = Workflow.from_dict({**content, "workflow": rows})
+        if weights and prices:
+            raise FileError(
+                "states have weights, for which prices are found, or prices, and not both"
+            )
+        for name, numbers in (("weight", weights), ("price", prices)):
+            _check_ends(workflow, name, numbers)
+        _check_rising(workflow, prices)
+        return WorkflowFile(workflow, weights or None, prices or None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain values, from which :meth:`from_dict` builds the same content.
+
+        Raises:
+            ParameterError: a weight or a price is refused, or its state is unknown.
+        """
+        content = self.workflow.to_dict()
+        rows = {cell_from_lists(row["state"]): row for row in content["workflow"]}
+        for name, given, checked in (
+            ("weight", self.weights, positive),
+            ("price", self.prices, non_negative),
+        ):
+            for state, number in (given or {}).items():
+                if state not in rows:
+                    raise refuse(f"{name}s", "name states of the workflow", state)
+                rows[state][name] = checked(**{f"{name}s[{state!r}]": number})
+        return content
+
+    def priced(self, delta: float | None = None, rtol: float = 1e-3) -> PricedWorkflow:
+        """Prices the states, or bounds the delta that covers the prices of the file.
+
+        Guarantee: that of :class:`PricedWorkflow`.
+
+        Args:
+            delta: for all states together, in (0, 1); None if the file has prices.
+            rtol: the wanted relative gap of delta's bounds, in (0, 1).
+
+        Raises:
+            ParameterError: an argument is refused, or there is not exactly one of delta and prices.
+            PrecisionError: the gap cannot be reached.
+        """
+        if (delta is None) == (self.prices is None):
+            there = "no prices" if self.prices is None else "prices"
+            raise ParameterError(
+                "delta must be given, or a price for each end, and not both: the workflow has "
+                f"{there}, got delta = {delta!r}"
+            )
+        if self.prices is None:
+            assert delta is not None
+            return priced(self.workflow, delta, self.weights, rtol)
+        bounds = self.workflow.delta(self.prices, rtol)
+        return PricedWorkflow(self.workflow, self.prices, bounds, max(bounds.upper, _LEAST))
 
 
 def read_workflow(path: str | Path) -> WorkflowFile:
@@ -64,7 +146,7 @@ def read_workflow(path: str | Path) -> WorkflowFile:
     except FileError as error:
         raise _named(error, path) from error
     try:
-        return _parsed(content)
+        return WorkflowFile.from_dict(content)
     except TightBudgetError as error:
         raise FileError(f"{path}: {error}") from error
 
@@ -92,16 +174,10 @@ def write_workflow(
     """
     if not isinstance(workflow, Workflow):
         raise refuse("workflow", "be a Workflow, before the path", workflow)
-    content = workflow.to_dict()
-    rows = {cell_from_lists(row["state"]): row for row in content["workflow"]}
-    for name, given, checked in (("weight", weights, positive), ("price", prices, non_negative)):
-        for state, number in (given or {}).items():
-            if state not in rows:
-                raise refuse(f"{name}s", "name states of the workflow", state)
-            rows[state][name] = checked(**{f"{name}s[{state!r}]": number})
-    _parsed(content)
+    content = WorkflowFile(workflow, weights, prices).to_dict()
+    WorkflowFile.from_dict(content)
     is_json = str(path).removesuffix(".gz").endswith(".json")
-    write_text(path, json.dumps(content) + "\n" if is_json else _toml(content))
+    write_text(path, json.dumps(content) + "\n" if is_json else workflow_text(content))
 
 
 def _from_json(text: str) -> Any:
@@ -114,30 +190,6 @@ def _from_json(text: str) -> Any:
 def _named(error: FileError, path: str | Path) -> FileError:
     """Makes a refusal that names the file."""
     return error if str(error).startswith(str(path)) else FileError(f"{path}: {error}")
-
-
-def _parsed(content: Any) -> WorkflowFile:
-    """Reads a workflow with its weights and prices from plain values."""
-    weights, prices, rows = {}, {}, []
-    given = content.get("workflow") if isinstance(content, dict) else None
-    if not isinstance(given, list) or not given:
-        raise FileError("a workflow needs [[workflow]], a table for each state, and there is none")
-    for row in given:
-        rest = dict(row) if isinstance(row, dict) else row
-        if isinstance(rest, dict) and "state" in rest:
-            state = cell_from_lists(rest["state"])
-            if "weight" in rest:
-                weights[state] = positive(**{f"the weight of state {state!r}": rest.pop("weight")})
-            if "price" in rest:
-                prices[state] = non_negative(**{f"the price of state {state!r}": rest.pop("price")})
-        rows.append(rest)
-    workflow = Workflow.from_dict({**content, "workflow": rows})
-    if weights and prices:
-        raise FileError("states have weights, for which prices are found, or prices, and not both")
-    for name, numbers in (("weight", weights), ("price", prices)):
-        _check_ends(workflow, name, numbers)
-    _check_rising(workflow, prices)
-    return WorkflowFile(workflow, weights or None, prices or None)
 
 
 def _check_ends(workflow: Workflow, name: str, numbers: Mapping[Cell, float]) -> None:
@@ -169,7 +221,8 @@ def _check_rising(workflow: Workflow, prices: Mapping[Cell, float]) -> None:
             least[state] = later
 
 
-def _toml(content: Mapping[str, Any]) -> str:
+def workflow_text(content: Mapping[str, Any]) -> str:
+    """Returns the text of a TOML file with what :meth:`WorkflowFile.to_dict` has returned."""
     return (
         "\n".join([f"tightbudget = {content['tightbudget']}", *_lines(content["workflow"])]) + "\n"
     )

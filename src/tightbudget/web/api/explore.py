@@ -84,6 +84,21 @@ class FoundPrices(Found):
     delta: Ends
 
 
+class FoundStates(BaseModel):
+    """The priced states of a plan with choices, the costliest first, and the delta for all."""
+
+    model_config = ConfigDict(extra="allow")
+
+    what: str = Field(description="The plan, in words.")
+    states: list[dict[str, Any]] = Field(
+        description='{"state": ..., "epsilon": nats, "costliest_way": [...]}'
+    )
+    delta: Ends
+    target: float = Field(description="The delta that was asked for, if one was.")
+    python: str = Field(description="A program that gives the same answer.")
+    command: str = Field(description="A command line that does.")
+
+
 class FoundValue(Found):
     """The calibrated value of a parameter, and the cost that is reached with it."""
 
@@ -122,6 +137,13 @@ async def stopping(request: Request, question: questions.Stopping) -> Response:
     """Prices early stopping at each stop, all stops covered by one delta."""
     pool = state_of(request).explorer.slow
     return answered(await asked(request, pool, answers.stopping, question))
+
+
+@router.post("/explore/prices", dependencies=[allow(READ)], response_model=FoundStates)
+async def prices(request: Request, question: questions.Prices) -> Response:
+    """Prices the states of a plan with choices, all of them covered by one delta."""
+    pool = state_of(request).explorer.slow
+    return answered(await asked(request, pool, answers.prices, question))
 
 
 @router.post("/explore/calibrate", dependencies=[allow(READ)], response_model=FoundValue)
