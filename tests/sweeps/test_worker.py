@@ -220,10 +220,13 @@ def test_no_worker_of_the_command_outlives_it(number, family, tmp_path) -> None:
         stderr=subprocess.DEVNULL,
     ) as parent:
         journal = tmp_path / "table.csv.journal"
-        assert soon(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 3)
-        assert sum(map(computes, left(family))) == 2
-        parent.send_signal(number)
-        assert soon(lambda: parent.poll() is not None)
+        try:  # the grid takes an hour, for which the end of Popen would wait
+            assert soon(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 3)
+            assert soon(lambda: sum(map(computes, left(family))) == 2)
+            parent.send_signal(number)
+            assert soon(lambda: parent.poll() is not None)
+        finally:
+            parent.kill()
     assert soon(lambda: not left(family)), left(family)
 
 
