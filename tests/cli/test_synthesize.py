@@ -13,6 +13,7 @@ from tests.cli.terminal import answer, refusal, run
 
 import tightbudget as tb
 from tightbudget.cli.release.domains_file import read_domains
+from tightbudget.cli.release.synthesize import _schema
 
 pytest.importorskip("pyarrow")
 
@@ -166,6 +167,12 @@ def test_a_refusal_charges_nothing_and_writes_nothing(
 def test_a_ledger_and_a_budget_are_given_together(more: list[Any], said: str) -> None:
     assert refusal(*ASKED, "--out", "made.csv", *more) == said
     assert files() == GIVEN
+
+
+@pytest.mark.parametrize("values", [["a", 1], [2**70]], ids=str)
+def test_values_that_no_file_holds_are_refused_before_the_charge(values: list[Any]) -> None:
+    with pytest.raises(tb.ParameterError, match=r"domains\['a'\] must have values of one type"):
+        _schema({"a": values}, {"a": "string"})
 
 
 def test_a_disk_that_is_full_is_said_with_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:

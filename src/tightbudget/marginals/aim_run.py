@@ -157,7 +157,9 @@ def run_aim(
         BudgetError: epsilon or delta does not fit; the rows were not touched.
         CalibrationError: no rho was found; nothing is charged.
         ExtraError: mbi or OpenDP is not installed; nothing is charged.
-        ReleaseError: noise failed after the start; what was measured is charged, and lost.
+        SourceError: the table's engine does not answer.
+        ReleaseError: noise or the engine failed after the start; what was measured is charged, and
+            lost.
 
     Source: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: an adaptive and iterative mechanism".
     """

@@ -110,7 +110,7 @@ def synthesize(
     columns = table.columns
     for text in where or ():
         table = table.filter(condition(text, columns))
-    name = name_of(data, where)
+    name, schema = name_of(data, where), _schema(known, columns)
     with ExitStack() as stack:
         part = stack.enter_context(_beside(out, force=force))
         meter: Any = OutputDPFilter(epsilon=epsilon, delta=delta)
@@ -124,7 +124,7 @@ def synthesize(
             found = drawn(
                 table, known, epsilon=epsilon, delta=delta, meter=meter, size=size, seed=seed
             )
-        _write(_arrow(found, known, columns), part, out)
+        _write(found, schema, part, out)
     charged = in_words(found.receipt.charged)
     if json:
         content = {
@@ -155,25 +155,31 @@ def _without_a_ledger(**given: str | None) -> None:
             raise ParameterError(f"{name} belongs to a ledger, got {value!r} without --ledger")
 
 
-def _arrow(found: SyntheticTable, domains: Mapping[str, Any], types: Mapping[str, str]) -> Any:
-    """Returns the rows as a table of Arrow, whose types follow from what is public.
+def _schema(domains: Mapping[str, Any], types: Mapping[str, str]) -> Any:
+    """Returns the schema of the file in Arrow's types, which follow from what is public.
 
     Args:
-        found: the rows.
         domains: of the columns.
         types: of the private rows' columns.
+
+    Raises:
+        ParameterError: no type of Arrow holds the values of a domain.
     """
     arrow = importlib.import_module("pyarrow")
-    columns = {}
+    fields = []
     for name, domain in domains.items():
         if isinstance(domain, NumericBins):
             kind = arrow.int64() if domain.integers else arrow.float64()
-        elif types[name].startswith("float"):
+        elif types.get(name, "").startswith("float"):
             kind = arrow.float64()  # whose values may be listed as integers
         else:
-            kind = arrow.array(list(domain)).type
-        columns[name] = arrow.array(found.columns[name], kind)
-    return arrow.table(columns)
+            try:
+                kind = arrow.array(list(domain)).type
+            except (arrow.ArrowException, OverflowError) as error:
+                must = f"have values of one type that a file holds ({error})"
+                raise refuse(f"domains[{name!r}]", must, domain) from error
+        fields.append((name, kind))
+    return arrow.schema(fields)
 
 
 @contextlib.contextmanager
@@ -203,17 +209,21 @@ def _beside(out: Path, *, force: bool) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _write(table: Any, part: Path, out: Path) -> None:
-    """Writes a table of Arrow into one file, and gives it the name of the other.
+def _write(found: SyntheticTable, schema: Any, part: Path, out: Path) -> None:
+    """Writes the rows into one file, and gives it the name of the other when it is durable.
 
     Raises:
         FileError: it cannot be written.
     """
+    table = importlib.import_module("pyarrow").table(dict(found.columns), schema=schema)
     try:
-        if out.suffix == ".csv":
-            importlib.import_module("pyarrow.csv").write_csv(table, part)
-        else:
-            importlib.import_module("pyarrow.parquet").write_table(table, part)
+        with part.open("wb") as file:
+            if out.suffix == ".csv":
+                importlib.import_module("pyarrow.csv").write_csv(table, file)
+            else:
+                importlib.import_module("pyarrow.parquet").write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(part, out)
     except OSError as error:
         raise FileError(f"{out}: {reason(error)}; the price is charged") from error
