@@ -105,6 +105,16 @@ def test_times_is_a_count(value: Any) -> None:
         tb.Composition(((tb.Gaussian(1.0), value),))
 
 
+@pytest.mark.parametrize("times", [10**100 + 1, 10**400], ids=["just", "no double"])
+def test_times_have_a_limit(times: int) -> None:
+    limit = "times must be at most 10^100 in all, got "
+    with refuses(limit):
+        tb.Gaussian(1.0) * times
+    with refuses(limit):
+        tb.Gaussian(1.0) * 10**100 + tb.Gaussian(1.0)
+    assert (tb.Gaussian(1.0) * 10**100 + tb.Gaussian(2.0)).runs == 10**100 + 1
+
+
 def test_counts_of_numpy_are_counts() -> None:
     three: Any = np.int64(3)
     assert tb.Gaussian(1.0) * three == tb.Gaussian(1.0) * 3

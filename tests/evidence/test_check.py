@@ -271,6 +271,15 @@ def test_a_smaller_last_batch_of_a_shuffle_is_a_batch() -> None:
             {"sampler": "allocation", "batch_size": 37},
             "must be an integer with the sampler allocation, got 270.27",
         ),
+        (
+            {"sampler": "poisson", "epochs": 10**400, "batch_size": 37},
+            "epochs x dataset_size / batch_size must be an integer, got inf",
+        ),
+        ({"sampler": "poisson", "epochs": 10**400}, "times must be at most 10^100 in all"),
+        (
+            {"sampler": "allocation", "dataset_size": 10**400 + 1},
+            "must be an integer with the sampler allocation, got inf",
+        ),
         ({"sampler": "all"}, "batch_size must be dataset_size (10000) with the sampler all"),
         ({"at_most": 60}, "goes with the sampler truncated poisson alone"),
         ({"sampler": "truncated poisson"}, "at_most, the largest batch, goes with the sampler"),

@@ -64,8 +64,8 @@ def _steps(table: Mapping[str, Any], batch: int, n: int) -> int:
     steps = Fraction(positive_count(epochs=table["epochs"]) * n, batch)
     if steps.denominator != 1:
         raise FileError(
-            f"epochs x dataset_size / batch_size must be an integer, got {float(steps):.6g}: give "
-            "steps, the number of batches that were drawn, in place of epochs"
+            f"epochs x dataset_size / batch_size must be an integer, got {nearest(steps):.6g}: "
+            "give steps, the number of batches that were drawn, in place of epochs"
         )
     return int(steps)
 
@@ -101,8 +101,8 @@ def _shuffle(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> Co
 def _allocation(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> Composition:
     if n % batch:
         raise FileError(
-            f"dataset_size / batch_size, the number of batches of an epoch, must be an integer "
-            f"with the sampler allocation, got {n / batch:.6g}"
+            "dataset_size / batch_size, the number of batches of an epoch, must be an integer "
+            f"with the sampler allocation, got {nearest(Fraction(n, batch)):.6g}"
         )
     each, epochs = _epochs(table, batch, n)
     return step.allocated(each) * epochs

@@ -37,6 +37,7 @@ _VERSION = 1
 
 # So many steps are those of a training, which rarely sees all records in each of them.
 _MANY_STEPS = 1000
+_MOST_RUNS = 10**100  # products of many more are above all doubles
 
 # The numbers of entries of a parameter, and of parts of a composition, that repr shows: a line or
 # two of a terminal.
@@ -515,6 +516,7 @@ class Composition(Composable):
         parts: the mechanisms, each with the number of its runs, in order of first appearance.
 
     Raises:
+        ParameterError: a number of runs is no integer from 0 to 10^100.
         RelationError: mechanisms were declared for different neighbouring relations.
     """
 
@@ -526,6 +528,8 @@ class Composition(Composable):
             if not isinstance(mechanism, Mechanism):
                 raise refuse("mechanism", "be a tightbudget mechanism", mechanism)
             counted[mechanism] = counted.get(mechanism, 0) + count(times=runs)
+            if counted[mechanism] > _MOST_RUNS:
+                raise refuse("times", "be at most 10^100 in all", counted[mechanism])
         kept = tuple((m, k) for m, k in counted.items() if k)
         object.__setattr__(self, "parts", kept)
         declared = [m.relation for m, _ in kept if m.relation is not None]
