@@ -15,8 +15,9 @@ import tightbudget as tb
 from tightbudget.cli import app
 from tightbudget.errors import LedgerCorruptError
 from tightbudget.evidence import PrivacyStatement, Section, statement_of_budget, statement_of_run
+from tightbudget.evidence.loaders import NOT_KNOWN
 from tightbudget.evidence.registry import to_yaml
-from tightbudget.evidence.statement import _SAID, NOT_KNOWN
+from tightbudget.evidence.statement import SAID
 
 yaml = pytest.importorskip("yaml")
 jsonschema_rs = pytest.importorskip("jsonschema_rs")
@@ -139,7 +140,7 @@ def test_the_record_of_a_run_has_its_upper_bound_and_marks_what_a_person_must_wr
     assert NOT_KNOWN not in text
 
 
-@pytest.mark.parametrize("name", _SAID)
+@pytest.mark.parametrize("name", SAID)
 def test_what_is_said_is_in_the_record(name: str) -> None:
     text = statement_of_run(tb.Laplace(1.0), delta=1e-5, **{name: "as we believe"}).to_registry()
     assert any("as we believe" in str(text) for text in leaves(read(text)).values())
@@ -183,6 +184,12 @@ def test_a_budget_that_is_closed_is_its_cap_too(tmp_path: Path) -> None:
     assert (found.variant, found.parameters) == ("Approximate DP", {"epsilon": 1.0, "delta": 1e-6})
 
 
+def test_no_record_is_made_where_no_epsilon_holds() -> None:
+    statement = statement_of_run(tb.TruncatedGaussian(1.0, bound=3.0) * 100, delta=1e-9)
+    with pytest.raises(tb.ParameterError, match="delta must be one at which an epsilon holds"):
+        statement.to_registry()
+
+
 def test_a_table_says_what_its_units_are(tmp_path: Path) -> None:
     people = tb.Table({"who": np.array(["a", "b"]), "x": np.arange(2)}, unit="who", rows_per_unit=3)
     with tb.Ledger(f"sqlite:///{tmp_path / 'a.db'}") as ledger:
@@ -198,9 +205,10 @@ def test_a_table_says_what_its_units_are(tmp_path: Path) -> None:
         "(declared)",
         "bound on what one unit contributes, and how it is kept": "at most 3 rows, in at most 3 "
         "groups; which ones is drawn anew for each answer (declared)",
+        "declared to be public": "the names and types of columns alone",
     }
     assert dict(said)["whom one unit is"] == "said: a person"
-    assert len(said) == 3
+    assert len(said) == 4
     assert dict(rows.rows)["whom one unit is"] == "each row (declared)"
 
 

@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import CASES
 from typer.testing import CliRunner
 
 import tightbudget as tb
 from tightbudget.cli import app
 from tightbudget.evidence import PrivacyStatement, statement_of_budget, statement_of_run
-from tightbudget.evidence.statement import _HEADINGS, _SAID, NOT_KNOWN
+from tightbudget.evidence.budget import COMPOSITION
+from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
+from tightbudget.evidence.statement import HEADINGS, SAID
+from tightbudget.evidence.training import SAMPLERS, run_of_training
+from tightbudget.mechanisms.derived import Derived
+from tightbudget.promises.kinds import KINDS
 
 STEP = tb.Gaussian(1.0).subsampled(0.01)
 
@@ -54,27 +60,63 @@ def test_a_run_has_both_bounds_and_what_it_is() -> None:
 
 def test_no_field_is_left_out_and_what_nobody_said_is_not_known() -> None:
     found = statement_of_run(tb.Gaussian(1.0), delta=1e-5)
-    assert [section.heading for section in found.sections] == [
-        h for h in _HEADINGS if h != "Budget"
-    ]
-    for heading, field in _SAID.values():
+    assert [section.heading for section in found.sections] == [h for h in HEADINGS if h != "Budget"]
+    for heading, field in SAID.values():
         (section,) = [section for section in found.sections if section.heading == heading]
         assert dict(section.rows)[field] == NOT_KNOWN
-    assert len(found.unknown) == len(_SAID) + 1  # and whether the code keeps the claim
+    assert len(found.unknown) == len(SAID) + 1  # and whether the code keeps the claim
     assert all(text.strip() for text in known(found).values())
 
 
-@pytest.mark.parametrize("name", _SAID)
+@pytest.mark.parametrize("name", SAID)
 def test_what_is_said_is_marked_as_said(name: str) -> None:
     found = statement_of_run(STEP, delta=1e-5, **{name: "  as we believe, certified  "})
-    assert known(found)[_SAID[name][1]] == "said: as we believe, certified"
-    assert len([row for s in found.sections for row in s.rows if row[0] == _SAID[name][1]]) == 1
+    assert known(found)[SAID[name][1]] == "said: as we believe, certified"
+    assert len([row for s in found.sections for row in s.rows if row[0] == SAID[name][1]]) == 1
 
 
 def test_a_bound_that_cannot_be_certified_is_said_to_be_none() -> None:
     choices = tb.ExponentialMechanism(1.0) * 3
     found = known(statement_of_run(choices + tb.ApproximateDP(0.1, 1e-6), delta=1e-3))
     assert all("certified" in text for field, text in found.items() if "at delta" in field)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_run_says_what_it_assumes_of_the_loader(sampler: str) -> None:
+    table = {"noise_multiplier": 2.0, "batch_size": 20, "dataset_size": 100, "epochs": 1}
+    if sampler == "truncated poisson":
+        table["at_most"] = 30
+    if sampler == "all":
+        table["batch_size"] = 100
+    found = dict(assumed_of(run_of_training({**table, "sampler": sampler})))
+    words = {
+        "poisson": ("Poisson, rate 0.2", "by a toss of its own"),
+        "truncated poisson": ("Poisson, rate 0.2, at most 30 of 100 records", "a uniform choice"),
+        "shuffle": ("epochs of 5 shuffled batches", "drawn without a look at the data"),
+        "allocation": ("random allocation, each record in 1 of 5 steps", "independently of all"),
+        "fixed": ("fixed batches of 20 of 100 records, without replacement", "new uniform batch"),
+        "with replacement": ("fixed batches of 20 of 100 records, with repl", "new uniform batch"),
+        "all": ("none: each run is on all records", "nothing"),
+    }[sampler]
+    assert found["sampler"].startswith(words[0])
+    assert words[1] in found["assumed of the loader"]
+
+
+def test_every_mechanism_that_draws_records_says_how() -> None:
+    drawn = [c.mechanism for c in CASES if isinstance(c.mechanism, Derived)]
+    assert len(drawn) > 5
+    for mechanism in drawn:
+        if type(mechanism).__name__ != "Group":
+            assert "none" not in dict(assumed_of(mechanism))["sampler"]
+
+
+def test_samplers_are_found_in_groups_and_in_choices() -> None:
+    for run in (STEP.group(2), tb.mechanisms.BestOf(STEP * 3, tb.trials.Poisson(2.0))):
+        assert dict(assumed_of(run))["sampler"] == "Poisson, rate 0.01"
+    other = tb.ApproximateDP(0.1, 1e-6)
+    found = dict(assumed_of(STEP + other))
+    assert found["sampler"] == "Poisson, rate 0.01; of ApproximateDP not known to this tool"
+    assert found["assumed of the loader"].endswith("; not known to this tool")
 
 
 def test_a_forgotten_rate_is_asked_for() -> None:
@@ -167,8 +209,8 @@ def test_amounts_are_those_of_the_head(
 
 
 def test_many_runs_and_parts_are_counted(ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightbudget.evidence.statement._MOST_RUNS", 1)
-    monkeypatch.setattr("tightbudget.evidence.statement._MOST_PARTS", 1)
+    monkeypatch.setattr("tightbudget.evidence.budget._MOST_RUNS", 1)
+    monkeypatch.setattr("tightbudget.evidence.budget._MOST_PARTS", 1)
     found = known(statement_of_budget(ledger, "ada"))
     assert found["further runs"] == "1"
     assert "further parts" not in found
@@ -180,6 +222,81 @@ def test_a_budget_without_runs_says_so(ledger: Any) -> None:
     found = known(statement_of_budget(ledger, "bob"))
     assert found["runs"] == "none was charged"
     assert found["name"] == "bob, a part of ada"
+
+
+def test_each_kind_of_budget_says_how_its_runs_compose() -> None:
+    assert COMPOSITION.keys() == KINDS.keys()
+
+
+def test_a_run_has_what_was_declared_for_it(ledger: Any, url: str) -> None:
+    found = known(statement_of_budget(ledger, "ada"))
+    assert found["run A1: is it?"].endswith(
+        "; declared: epsilon of 'found' 0.3, 'not found' 0.1, any other output 0.3; delta 0.0"
+    )
+    many = tb.OutputDP({n: 0.01 for n in range(9)}, 1e-9, rho=0.001)
+    ledger.budget("bob").reserve("B1", many).void()
+    assert known(statement_of_budget(ledger, "bob"))["run B1"].endswith(
+        "4 0.01, ... 9 outputs in all, any other output 0.01; delta 1e-09, rho 0.001"
+    )
+    zoe = ledger.open_budget("zoe", kind="zcdp", rho=1)
+    zoe.reserve("Z1", 0.125).void()
+    assert known(statement_of_budget(ledger, "zoe"))["run Z1"].endswith("the amount 0.125")
+
+
+def test_a_plan_says_what_it_declares_and_assumes(ledger: Any) -> None:
+    plan = ledger.open_budget("plan", kind="plan", plan=STEP * 1000, delta=1e-5)
+    plan.reserve("P1", STEP * 400).start()
+    found = known(statement_of_budget(ledger, "plan"))
+    assert found["run P1"].endswith("declared: gaussian sigma=1.0 rate=0.01, 400 times")
+    assert found["declared plan"] == "gaussian sigma=1.0 rate=0.01, 1000 times"
+    assert found["sampler"] == "Poisson, rate 0.01"
+    assert found["assumed of the loader"].startswith("each record is in each batch by a toss")
+    assert found["composition"] == COMPOSITION["plan"]
+
+
+@pytest.mark.parametrize("cap", [None, 0.75])
+def test_a_set_of_blocks_has_each_block_and_who_holds_which_quota(
+    ledger: Any, cap: float | None
+) -> None:
+    blocks = ledger.blocks(
+        "clicks", by=["month"], epsilon=1, rows_in=2, quota_epsilon=0.5, cap_epsilon=cap
+    )
+    for by in ("eve", "mallory"):
+        hold = blocks.where(month="2026-01").reserve(f"run {by}", tb.OutputDP({"a": 0.1}), by=by)
+        hold.start()
+        hold.settle("a")
+    blocks.where(month="2026-02").reserve("more", tb.OutputDP({"a": 0.25}), by="eve").start()
+    statement = statement_of_budget(ledger, "clicks")
+    found = known(statement)
+    most = 2.0 if cap is None else cap
+    assert found["all that is ever released about one person"] == (
+        f"at most epsilon {most}, delta 0.0"
+    )
+    assert (statement.variant, statement.parameters) == ("Pure DP", {"epsilon": most})
+    assert found["runs"] == "2 settled, 1 started"
+    assert found["run run eve"].startswith("settled with 'a', epsilon 0.1, ")
+    assert found["block clicks[month=2026-01]"].startswith("left epsilon 0.8, ")
+    assert found["block clicks[month=2026-02]"].startswith("left epsilon 0.75, ")
+    assert found["quota clicks[analyst eve]"].startswith("left epsilon 0.15, ")
+    assert found["quota clicks[analyst mallory]"].startswith("left epsilon 0.4, ")
+    assert found["quota of each analyst"] == "epsilon 0.5, delta 0.0"
+    if cap is None:  # nothing is charged to the set itself: no amount of it may look like zero
+        assert found["spent"] == "by each block: see the blocks below"
+        assert not {"left", "cap"} & found.keys()
+    else:
+        assert (found["spent"], found["cap over all blocks"]) == (
+            "epsilon 0.2, delta 0.0",
+            "epsilon 0.75, delta 0.0",
+        )
+
+
+def test_many_blocks_are_counted(ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tightbudget.evidence.budget._MOST_PARTS", 3)
+    blocks = ledger.blocks("days", by=["day"], epsilon=1, unlocking=30)
+    blocks.where(day="2020-01").reserve("all", tb.OutputDP({"a": 0.1}))
+    found = known(statement_of_budget(ledger, "days"))
+    assert found["further blocks and quotas"] == "28"
+    assert found["blocks"] == "by day; each epsilon 1.0, delta 0.0, unlocked over 30 days"
 
 
 def test_a_ledger_that_does_not_verify_says_so_first(ledger: Any, url: str) -> None:

@@ -12,6 +12,17 @@ EVIDENCE = [
         fails="tests/evidence/test_statement.py::test_amounts_are_those_of_the_head[1]",
     ),
     Without(
+        "a set of blocks without the runs that its blocks have paid for",
+        {"runs-of-all-blocks": 'among = {"budget": now.name}'},
+        fails="tests/evidence/test_statement.py"
+        "::test_a_set_of_blocks_has_each_block_and_who_holds_which_quota[None]",
+    ),
+    Without(
+        "a session's statement on the budget of another ledger",
+        {"ledger-of-the-session": "if False:\n    pass"},
+        fails="tests/evidence/test_session_statement.py::test_another_ledger_is_refused",
+    ),
+    Without(
         "a record of what was spent",
         {"record-of-the-cap": "variant, parameters = _loss(now.spent if now.closed else now.cap)"},
         fails="tests/evidence/test_registry.py::test_a_budget_that_is_closed_is_its_cap_too",

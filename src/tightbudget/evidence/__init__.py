@@ -1,10 +1,10 @@
 """Statements for those who must defend a number, and checks of numbers that others printed."""
 
+from tightbudget.evidence.budget import statement_of_budget, statement_of_session
 from tightbudget.evidence.check import NumberCheck, PrintedClaim, check, read_claim
 from tightbudget.evidence.statement import (
     PrivacyStatement,
     Section,
-    statement_of_budget,
     statement_of_run,
 )
 
@@ -17,4 +17,5 @@ __all__ = [
     "read_claim",
     "statement_of_budget",
     "statement_of_run",
+    "statement_of_session",
 ]

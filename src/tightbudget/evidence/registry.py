@@ -54,6 +54,7 @@ def record(
     """
     unit, trust = dict(sections.get("Unit of privacy", {})), sections.get("Trust model", {})
     whom = unit.pop("whom one unit is", "") or _to_write("whom one unit is")
+    public = unit.pop("declared to be public", "")
     algorithms = sections.get("Algorithms and their correctness", {})
     budget, access = sections.get("Budget", {}), sections.get("Security and access control", {})
     return {
@@ -78,7 +79,8 @@ def record(
             "dp_variant": {
                 "variant_name": variant,
                 "data_domain": _to_write("which data sets could have been there"),
-                "unprotected_quantities": _to_write("what is published without noise, or none"),
+                "unprotected_quantities": public
+                or _to_write("what is published without noise, or none"),
             },
             "privacy_loss": {
                 "privacy_unit": whom,

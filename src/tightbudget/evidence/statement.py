@@ -10,35 +10,29 @@ Guarantees".
 from __future__ import annotations
 
 import html
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tightbudget import notebook
 from tightbudget.drawing import inline_picture
 from tightbudget.errors import ExtraError, LedgerCorruptError, ParameterError, PrecisionError
+from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
 from tightbudget.evidence.registry import record, to_yaml
 from tightbudget.mechanisms.composition import Composable
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import open_probability, refuse
-from tightbudget.output_dp.amount import Amount, in_short
 
-if TYPE_CHECKING:  # a statement on a run needs no database
-    from tightbudget.ledger.ledger import Ledger
-    from tightbudget.tables.table import Table
-
-NOT_KNOWN = "not known to this tool"
+CLAIM_KEPT = "does the code keep the claim"  # the field that audits answer
 _VERSION = 1
 _DELTAS = (1e-5, 1e-7, 1e-9, 1e-12)  # of the curve's rows, beside the delta that was asked for
 _CURVE = tuple(10.0**-k for k in range(1, 13))  # of the picture
-_MOST_RUNS = 200  # runs of a budget with a line each; the others are counted
-_MOST_PARTS = 100  # parts of a budget with a line each
-_READINGS = 5  # of a ledger that goes on while it is read
 
 # What a person may say, by the name of its argument: heading and field
-_SAID = {
+SAID = {
     "unit": ("Unit of privacy", "whom one unit is"),
     "neighbours": ("Unit of privacy", "neighbouring data sets"),
     "contribution": ("Unit of privacy", "bound on what one unit contributes, and how it is kept"),
@@ -50,7 +44,7 @@ _SAID = {
     "utility": ("Utility and bias", "errors of the answers, and whom they hurt"),
     "collection": ("Data collection exposure", "how the data came here, and where they are kept"),
 }
-_HEADINGS = (
+HEADINGS = (
     "Privacy parameters",
     "Unit of privacy",
     "Algorithms and their correctness",
@@ -161,9 +155,12 @@ class PrivacyStatement:
 
         Raises:
             LedgerCorruptError: the statement has a warning: no record is made from it.
+            ParameterError: no epsilon holds at the delta of the statement.
         """
         if self.warning:
             raise LedgerCorruptError(f"no record is made from this statement: {self.warning}")
+        if self.parameters.get("epsilon") == math.inf:
+            raise refuse("delta", "be one at which an epsilon holds", self.parameters["delta"])
         known = {
             section.heading: {
                 field: text.removeprefix("said: ")
@@ -231,7 +228,7 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
     """
     if not isinstance(run, Composable):
         raise refuse("run", "be a mechanism or a composition", run)
-    delta, said = open_probability(delta=delta), _checked(said)
+    delta, said = open_probability(delta=delta), checked(said)
     epsilon = run.epsilon(delta)
     parts = [f"{mechanism}, {runs:,} times" for mechanism, runs in run.parts]
     relation = next((m.relation for m, _ in run.parts if m.relation is not None), None)
@@ -248,197 +245,36 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
         "Algorithms and their correctness": [
             ("mechanisms", "; ".join(parts) or "none"),
             ("composition", "adaptive: each run may depend on the outputs of earlier ones"),
-            *_arithmetic(),
+            *assumed_of(run),
+            *arithmetic(),
+            (CLAIM_KEPT, NOT_KNOWN),
             *([("please check", run.doubt)] if run.doubt else []),
         ],
     }
     if relation is not None and "neighbours" not in said:
-        known["Unit of privacy"] = [(_SAID["neighbours"][1], f"{relation.value} (declared)")]
+        known["Unit of privacy"] = [(SAID["neighbours"][1], f"{relation.value} (declared)")]
     title = parts[0] if len(parts) == 1 else f"{len(parts)} mechanisms"
     return PrivacyStatement(
         title,
-        _sections(known, said),
+        sections_of(known, said),
         variant="Approximate DP",
         parameters={"epsilon": epsilon.upper, "delta": delta},
         run=run,
     )
 
 
-def statement_of_budget(
-    ledger: Ledger,
-    budget: str,
-    *,
-    delta: float | None = None,
-    table: Table | None = None,
-    strict: bool = False,
-    **said: str,
-) -> PrivacyStatement:
-    """States what a budget of a ledger has spent, on what, and how that can be checked later.
-
-    The whole history is verified. A statement about a ledger that does not verify says so in its
-    first line.
-
-    Guarantee: amounts spent and held are rounded up, what is left is rounded down. All amounts are
-    those at the head that is named, and a ledger that has this head later was not rewritten before
-    it; if the ledger goes on each time that it is read, the statement says that instead.
+def arithmetic(*more: str) -> list[Row]:
+    """Says how amounts were computed, and by which versions.
 
     Args:
-        ledger: the ledger, open.
-        budget: the name of the budget.
-        delta: the statement says also at which epsilon, in nats, all that the budget's cap lets
-            through is (epsilon, delta)-DP; it does not if absent.
-        table: the table that the budget's questions were asked of; its unit, its neighbours and
-            what a unit contributes are then known.
-        strict: True to refuse a ledger that does not verify.
-        **said: as for :func:`statement_of_run`.
-
-    Raises:
-        ParameterError: an argument is refused, ``said`` has another name, or there is no such
-            budget.
-        LedgerCorruptError: the ledger does not verify, and ``strict`` is True.
+        more: names of further packages whose versions are shown.
     """
-    if not callable(getattr(ledger, "verify", None)):
-        raise refuse("ledger", "be a tb.Ledger, opened", ledger)
-    said, warning = _checked(said), ""
-    account = ledger.budget(budget)
-    cap = [] if delta is None else [_of_cap(account, open_probability(delta=delta))]
-    declared = [] if table is None else _declared(table, said)
-    for _ in range(_READINGS):
-        before = ledger.head()
-        now = account.statement()
-        runs = _runs(account.history(), now.spent.unit)
-        audits = tuple(ledger.events(budget=now.name, kind="audited"))
-        parts = account.parts(_MOST_PARTS + 1)
-        shares = [
-            (f"part {name}", ledger.budget(name).statement().balance())
-            for name in parts[:_MOST_PARTS]
-        ]
-        try:
-            head = ledger.verify().head
-        except LedgerCorruptError as error:
-            if strict:
-                raise
-            checked = "NOT VERIFIED"
-            warning = f"This ledger does not verify: no amount in it can be relied on: {error}"
-            break
-        checked = f"verified, head {head}"
-        if head == before:  # guard: amounts-of-the-head
-            break
-        checked += "; it went on while this was read, so that the amounts may be older"
-    known: dict[str, list[Row]] = {
-        "Privacy parameters": [
-            ("kind of budget", now.kind),
-            ("spent", in_short(now.spent)),
-            ("held by open runs and parts", in_short(now.held)),
-            ("cap", in_short(now.cap)),
-            *cap,
-            ("left", in_short(now.left)),
-            ("given back, beside worst cases", in_short(now.saved)),
-        ],
-        "Algorithms and their correctness": [*runs, *_arithmetic(audits)],
-        "Budget": [
-            ("name", f"{now.name}{f', a part of {now.parent}' * bool(now.parent)}"),
-            ("state", "closed" if now.closed else "open"),
-            ("history", checked),
-            *shares,
-            *([("further parts", "not shown")] if len(parts) > _MOST_PARTS else []),
-        ],
-    }
-    if declared:
-        known["Unit of privacy"] = declared
-    # guard: record-of-the-cap
-    variant, parameters = _loss(now.cap)
-    if variant == "Custom" and delta is not None:
-        variant, parameters = "Approximate DP", {"epsilon": account.epsilon(delta), "delta": delta}
-    return PrivacyStatement(
-        f"budget {budget}", _sections(known, said), warning, variant, parameters
-    )
-
-
-def _loss(amount: Amount) -> tuple[Variant, dict[str, float]]:
-    """Names the variant of differential privacy that an amount is of, with its parameters."""
-    delta = {"delta": amount.delta} if amount.delta else {}
-    if amount.unit == "epsilon":
-        return "Approximate DP" if delta else "Pure DP", {"epsilon": amount.amount, **delta}
-    if amount.unit == "rho" and not delta:
-        return "Zero-concentrated DP", {"rho": amount.amount}
-    return "Custom", {}
-
-
-def _declared(table: Table, said: dict[str, str]) -> list[Row]:
-    """Writes what a table declares of its units, where the caller says nothing else."""
-    if not callable(getattr(table, "contribution", None)):
-        raise refuse("table", "be a tb.Table", table)
-    groups = f", in at most {table.groups:,} groups" * (table.unit is not None)
-    rows = {
-        "unit": "each row" if table.unit is None else f"all rows with the same {table.unit}",
-        "neighbours": "one has all rows of the other, and all rows of one unit more",
-        "contribution": "one row"
-        if table.unit is None
-        else f"at most {table.rows:,} rows{groups}; which ones is drawn anew for each answer",
-    }
-    return [(_SAID[name][1], f"{row} (declared)") for name, row in rows.items() if name not in said]
-
-
-def _of_cap(account: Any, delta: float) -> Row:
-    """The epsilon at a delta of all that a budget's cap lets through."""
-    return f"epsilon at delta = {delta!r} of the cap, nats", f"{account.epsilon(delta)!r}, at most"
-
-
-def _runs(history: Iterable[Any], unit: str) -> list[Row]:
-    """Reads what became of each run: how many there are, and a line for each of the first ones."""
-    last: dict[str, Any] = {}
-    amounts: dict[str, str] = {}  # what a run holds, until it is settled
-    questions: dict[str, str] = {}
-    for event in history:
-        if event.key is None or event.kind in ("refused", "audited"):
-            continue
-        last[event.key] = event
-        if event.kind in ("reserved", "settled", "forfeited"):
-            amount = in_short(Amount(amount=event.epsilon, delta=event.delta, unit=unit))
-            amounts[event.key] = f", {'holds ' * (event.kind == 'reserved')}{amount}"
-        elif event.kind in ("void", "expired"):
-            amounts[event.key] = ", nothing charged"
-        if event.question is not None:
-            questions[event.key] = event.question
-    kinds = Counter(event.kind for event in last.values())
-    rows = [("runs", ", ".join(f"{n:,} {kind}" for kind, n in kinds.items()) or "none was charged")]
-    for key, event in list(last.items())[:_MOST_RUNS]:
-        cell = "" if event.cell is None else f" with {event.cell!r}"
-        asked = f": {questions[key]}" if key in questions else ""
-        rows.append((f"run {key}{asked}", f"{event.kind}{cell}{amounts.get(key, '')}, {event.at}"))
-    more = len(last) - _MOST_RUNS
-    return rows + ([("further runs", f"{more:,}")] if more > 0 else [])
-
-
-def _arithmetic(audits: Sequence[Any] = ()) -> list[Row]:
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("tightbudget", "numpy"))
+    found = (f"{name} {metadata.version(name)}" for name in ("tightbudget", "numpy", *more))
     return [
         ("arithmetic", "doubles, each rounded against the claim; both bounds are certified"),
         ("checked by machine", "theorems in the project's proofs/, by Coq; programs are not"),
-        ("versions", versions),
-        *_audits(audits),
+        ("versions", ", ".join([*found, f"Python {platform.python_version()}"])),
     ]
-
-
-def _audits(events: Sequence[Any]) -> list[Row]:
-    """Says what audits have found; those that refute are listed first."""
-    asked = "does the code keep the claim"
-    if not events:
-        return [(asked, NOT_KNOWN)]
-    found = Counter(event.details["verdict"] for event in events)
-    if found["refuted"]:
-        short = "no: refuted by an audit"
-    else:
-        short = "not refuted, and not proved" if found["consistent"] else "not tested"
-    listed = ", ".join(f"{n:,} {verdict}" for verdict, n in sorted(found.items()) if n)
-    rows = [(asked, f"{short}; audits: {listed}")]
-    worst_first = sorted(events, key=lambda event: event.details["verdict"] != "refuted")
-    for event in worst_first[:_MOST_RUNS]:
-        said, by = event.details["said"], event.details.get("by", "nobody")
-        rows.append((f"audit {event.key}", f"{said}, recorded by {by}, {event.at}"))
-    more = len(events) - _MOST_RUNS
-    return rows + ([("further audits", f"{more:,}")] if more > 0 else [])
 
 
 def _at(run: Composable, delta: float) -> str:
@@ -452,25 +288,26 @@ def _certified(bounds: Bounds) -> str:
     return f"{bounds}, certified"
 
 
-def _checked(said: dict[str, str]) -> dict[str, str]:
+def checked(said: dict[str, str]) -> dict[str, str]:
+    """Refuses what the caller says where a name is none of :data:`SAID`, or a text is empty."""
     given: dict[str, object] = {**said}
     for name, text in given.items():
-        if name not in _SAID:
-            raise ParameterError(f"{name} is none of {', '.join(_SAID)}")
+        if name not in SAID:
+            raise ParameterError(f"{name} is none of {', '.join(SAID)}")
         if not isinstance(text, str) or not text.strip():
             raise refuse(name, "be a text that is not empty", text)
     return said
 
 
-def _sections(known: dict[str, list[Row]], said: dict[str, str]) -> tuple[Section, ...]:
+def sections_of(known: dict[str, list[Row]], said: dict[str, str]) -> tuple[Section, ...]:
     """Puts what is known, said and open under the headings, each field once."""
-    rows: dict[str, list[Row]] = {heading: list(known.get(heading, [])) for heading in _HEADINGS}
-    for name, (heading, line) in _SAID.items():
+    rows: dict[str, list[Row]] = {heading: list(known.get(heading, [])) for heading in HEADINGS}
+    for name, (heading, line) in SAID.items():
         if name in said:
             rows[heading].append((line, f"said: {said[name].strip()}"))
         elif line not in [other for other, _ in rows[heading]]:
             rows[heading].append((line, NOT_KNOWN))
-    return tuple(Section(heading, tuple(rows[heading])) for heading in _HEADINGS if rows[heading])
+    return tuple(Section(heading, tuple(rows[heading])) for heading in HEADINGS if rows[heading])
 
 
 def _cell(text: str) -> str:

@@ -91,6 +91,11 @@ class BlockRange(BaseBlockRange[LedgerHold]):
         self._session, self._set = session, declared
 
     @property
+    def url(self) -> str:
+        """The address of the database that they are in, without a password."""
+        return self._session.url
+
+    @property
     def left(self) -> Amount:
         chosen = self._chosen()
         with self._session.read() as connection:

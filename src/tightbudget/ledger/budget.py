@@ -46,6 +46,11 @@ class LedgerBudget(Payer[LedgerHold]):
         except TightBudgetError:  # the ledger is closed, or its file is gone
             return super().__repr__()
 
+    @property
+    def url(self) -> str:
+        """The address of the database that it is in, without a password."""
+        return self._session.url
+
     # ------------------------------------------------------------------------- balances
 
     def statement(self) -> Statement:

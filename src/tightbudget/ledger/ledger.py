@@ -94,7 +94,7 @@ class Ledger(History):
     @property
     def url(self) -> str:
         """The address of the database, without a password."""
-        return str(self._store)
+        return self.session.url
 
     def close(self) -> None:
         """Gives the connections back; every act that has returned is durable already."""

@@ -35,6 +35,11 @@ class LedgerSession:
         self._clock = clock
         self._by = by
 
+    @property
+    def url(self) -> str:
+        """The address of the database, without a password."""
+        return str(self._store)
+
     def read(self) -> AbstractContextManager[Connection]:
         """Opens one unchanging view of the whole ledger, for the length of a ``with`` block."""
         return self._store.reading()

@@ -129,6 +129,11 @@ class BaseBlockRange(ABC, Generic[H]):
         return iter(self._names)
 
     @property
+    def of(self) -> str:
+        """The name of the set."""
+        return self._of.name
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the blocks."""
         return self._names

@@ -283,6 +283,7 @@ class Session(Uncopied):
     answers: str | PathLike[str] | None = field(default=None, kw_only=True)
     again: bool = field(default=False, kw_only=True)
     _counted: list[TableAnswer[int]] = field(init=False, default_factory=list)
+    _receipts: list[Receipt] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, Table):
@@ -341,6 +342,14 @@ class Session(Uncopied):
         """The amount that may still be spent or held."""
         left: Amount = self.meter.left
         return left
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The receipts of all answers of this session, oldest first.
+
+        A mechanism that was opened, which answers one question after another, has its own.
+        """
+        return tuple(self._receipts)
 
     # ------------------------------------------------------------------ before
 
@@ -572,7 +581,8 @@ class Session(Uncopied):
         return answer.noise.half_width() * self._each(answer)
 
     def _learn(self, answer: TableAnswer[Any]) -> None:
-        """Keeps a released count of all rows or units: what it tells later is as public."""
+        """Keeps the receipt, and a released count of all rows or units, which is as public."""
+        self._receipts.append(answer.receipt)
         if isinstance(answer.question, Count) and answer.question.where is None:
             self._counted.append(answer)
 
