@@ -18,7 +18,7 @@ import tightbudget as tb
 from tightbudget.cli import app
 from tightbudget.evidence import NumberCheck, check, read_claim
 from tightbudget.evidence.readings import readings, with_noise
-from tightbudget.evidence.training import SAMPLERS, run_of_training
+from tightbudget.evidence.training import SAMPLERS, run_of_training, runs_of_training
 
 STEP = tb.Gaussian(1.0).subsampled(0.01)
 TRAINING = {
@@ -239,6 +239,57 @@ def test_a_training_is_the_run_that_the_page_on_samplers_has(sampler: str) -> No
     assert run_of_training({**table, "steps": epochs if sampler == "all" else 1250}) == expected
 
 
+UNEVEN = {
+    **TRAINING,
+    "sampler": "poisson",
+    "noise_multiplier": 1.0,
+    "batch_size": 300,
+    "steps": 340,
+}
+del UNEVEN["epochs"]
+
+
+def _claimed(folder: Path, table: dict[str, Any], epsilon: str) -> NumberCheck:
+    return read_claim(_file(folder, {"epsilon": epsilon, "delta": 1e-5, **table})).check()
+
+
+def test_a_number_that_is_right_at_the_rate_of_some_stack_is_not_refuted(tmp_path: Path) -> None:
+    step = tb.Gaussian(1.0)
+    runs = [step.subsampled(rate) * 340 for rate in (0.03, 1 / 34, 1 / 33)]
+    assert list(runs_of_training(UNEVEN)) == runs
+    for run in runs:
+        found = _claimed(tmp_path, UNEVEN, f"{run.epsilon(1e-5).upper:.5f}")
+        assert (found.verdict, found.run) == ("agrees", run)
+    ends = [run.epsilon(1e-5) for run in runs]
+    below, above = ends[1].lower - 0.01, ends[2].upper + 0.01
+    assert _claimed(tmp_path, UNEVEN, f"{below:.5f}").verdict == "too low"
+    assert _claimed(tmp_path, UNEVEN, f"{below:.5f}").epsilon == ends[1]
+    assert _claimed(tmp_path, UNEVEN, f"{above:.5f}").verdict == "too high"
+    assert _claimed(tmp_path, UNEVEN, f"{above:.5f}").epsilon == ends[2]
+    between = _claimed(tmp_path, UNEVEN, f"{(ends[0].upper + ends[1].lower) / 2:.5f}")
+    assert (between.verdict, between.holds) == ("open", None)
+    assert "batch_size does not divide dataset_size: say sample_rate" in str(between)
+    assert (between.epsilon.lower, between.epsilon.upper) == (ends[1].lower, ends[2].upper)
+
+
+def test_a_sample_rate_that_is_given_is_the_rate(tmp_path: Path) -> None:
+    table = {**UNEVEN, "sample_rate": 1 / 34}
+    assert runs_of_training(table) == (tb.Gaussian(1.0).subsampled(1 / 34) * 340,)
+    right = (tb.Gaussian(1.0).subsampled(0.03) * 340).epsilon(1e-5).upper
+    assert _claimed(tmp_path, UNEVEN, f"{right:.5f}").verdict == "agrees"
+    assert _claimed(tmp_path, table, f"{right:.5f}").verdict == "too high"
+
+
+def test_an_epoch_has_as_many_steps_as_its_rate_says() -> None:
+    table = {name: value for name, value in UNEVEN.items() if name != "steps"} | {"epochs": 3}
+    step = tb.Gaussian(1.0)
+    expected = [step.subsampled(0.03) * 100, step.subsampled(1 / 34) * 102]
+    assert list(runs_of_training(table)) == [*expected, step.subsampled(1 / 33) * 99]
+    cut = {**UNEVEN, "sampler": "truncated poisson", "at_most": 400}
+    assert len(runs_of_training(cut)) == 3
+    assert len(runs_of_training({**UNEVEN, "batch_size": 400, "steps": 10})) == 1
+
+
 def test_a_smaller_last_batch_of_a_shuffle_is_a_batch() -> None:
     run = run_of_training({**TRAINING, "batch_size": 39})
     assert run == tb.Gaussian(0.4869).shuffled(257) * 5  # 256 batches of 39, and one of 16
@@ -280,6 +331,16 @@ def test_a_smaller_last_batch_of_a_shuffle_is_a_batch() -> None:
             {"sampler": "allocation", "dataset_size": 10**400 + 1},
             "must be an integer with the sampler allocation, got inf",
         ),
+        (
+            {"sample_rate": 0.004},
+            "sample_rate goes with the samplers poisson and",
+        ),
+        (
+            {"sampler": "poisson", "sample_rate": 0.04},
+            "sample_rate must fit batch_size and dataset_size: be at least 0.004 and at most "
+            "0.004, got 0.04",
+        ),
+        ({"sampler": "poisson", "sample_rate": "x"}, "sample_rate must be"),
         ({"sampler": "all"}, "batch_size must be dataset_size (10000) with the sampler all"),
         ({"at_most": 60}, "goes with the sampler truncated poisson alone"),
         ({"sampler": "truncated poisson"}, "at_most, the largest batch, goes with the sampler"),

@@ -28,6 +28,12 @@ EVIDENCE = [
         fails="tests/evidence/test_registry.py::test_a_budget_that_is_closed_is_its_cap_too",
     ),
     Without(
+        "a number that is right at one of two rates refuted",
+        {"right-in-one-reading": "for verdict in ():\n    pass"},
+        fails="tests/evidence/test_check.py"
+        "::test_a_number_that_is_right_at_the_rate_of_some_stack_is_not_refuted",
+    ),
+    Without(
         "a number between two bounds taken for proved",
         {"open-is-not-proved": 'verdict = "agrees"'},
         fails="tests/evidence/test_check.py"

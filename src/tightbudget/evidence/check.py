@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -16,7 +17,7 @@ from tightbudget import notebook
 from tightbudget.accounting.calibrate import calibrate
 from tightbudget.errors import FileError, ParameterError, TightBudgetError
 from tightbudget.evidence.readings import OtherReading, readings, with_noise
-from tightbudget.evidence.training import run_of_training
+from tightbudget.evidence.training import runs_of_training
 from tightbudget.mechanisms.composition import Composable, Composition, compose, from_steps
 from tightbudget.notation.words import in_words
 from tightbudget.numerics.bounds import Bounds
@@ -28,6 +29,7 @@ from tightbudget.text_file import read_text
 _VERSION = 1
 _CLOSE = 0.01  # relative gap up to which the interval of a reading names a number
 _GAP = 1e-3  # wanted relative gap of a reading, and of the noise that would do
+_WHICH_RATE = "batch_size does not divide dataset_size: say sample_rate, the rate of the stack"
 _ABOVE = "an event of which an upper bound is known"
 
 Verdict = Literal["agrees", "open", "too low", "too high"]
@@ -191,18 +193,24 @@ class PrintedClaim:
         run: what was run.
         epsilon, delta: as printed.
         above: "" or why only upper bounds of the run are known.
+        others: what the file may mean beside the run, such as other sampling rates.
     """
 
     run: Composition
     epsilon: str
     delta: str
     above: str = ""
+    others: tuple[Composition, ...] = ()
 
     def check(self, rtol: float = 1e-4) -> NumberCheck:
-        """Checks the claim as :func:`check` does."""
-        return _check(
-            self.run, Printed.of(epsilon=self.epsilon), _delta(self.delta), self.above, rtol
-        )
+        """Checks the claim as :func:`check` does.
+
+        Guarantee: that of :class:`NumberCheck`, for each run that the file may mean: a number that
+        is right for one of them is never refuted, and the answer is about that one.
+        """
+        printed, delta = Printed.of(epsilon=self.epsilon), _delta(self.delta)
+        runs = (self.run, *self.others)
+        return _together([_check(run, printed, delta, self.above, rtol) for run in runs])
 
 
 def read_claim(path: str | Path) -> PrintedClaim:
@@ -210,7 +218,8 @@ def read_claim(path: str | Path) -> PrintedClaim:
 
     The run is one of: the ``steps`` of a plan file or of a composition's JSON; ``training``, a
     table with ``noise_multiplier``, ``batch_size``, ``dataset_size``, ``sampler``, and ``epochs``
-    or ``steps`` (these may stand at the top, too); ``event``, a tree of dp-accounting's events as
+    or ``steps`` (these may stand at the top, too), and ``sample_rate`` where Poisson samples are
+    not drawn at batch_size / dataset_size; ``event``, a tree of dp-accounting's events as
     ``DpEvent.to_named_tuple`` names its parts, and ``neighboring_relation``.
 
     Guarantee: a key that is not understood is refused, never skipped.
@@ -259,6 +268,20 @@ def _check(
     elif bounds.apart and printed.most is not None and not _reaches(printed.most, bounds.upper):
         verdict = "open"  # guard: open-is-not-proved
     return NumberCheck(whole, printed.text, target, bounds, verdict)
+
+
+def _together(found: list[NumberCheck]) -> NumberCheck:
+    """Joins the answers for all runs that a file may mean."""
+    for verdict in ("agrees", "open"):  # guard: right-in-one-reading
+        known = [one for one in found if one.verdict == verdict]
+        if known:
+            return known[0]
+    least = min(found, key=lambda one: one.epsilon.lower)
+    most = max(found, key=lambda one: one.epsilon.upper)
+    if least.verdict == most.verdict:
+        return least if least.verdict == "too low" else most
+    bounds = Bounds(least.epsilon.lower, most.epsilon.upper, apart=_WHICH_RATE)
+    return dataclasses.replace(most, epsilon=bounds, verdict="open")
 
 
 def _delta(value: Any) -> float:
@@ -363,18 +386,19 @@ def _claim(content: dict[str, Any], said: dict[str, Any]) -> PrintedClaim:
     printed = {name: str(said[name]) for name in ("epsilon", "delta")}
     Printed.of(epsilon=printed["epsilon"])
     _delta(printed["delta"])
-    run, above = _run(content)
-    return PrintedClaim(run, **printed, above=above)
+    runs, above = _run(content)
+    return PrintedClaim(runs[0], **printed, above=above, others=runs[1:])
 
 
-def _run(content: dict[str, Any]) -> tuple[Composition, str]:
-    """Makes the run that a claim is about; and says why only upper bounds are known, if so."""
+def _run(content: dict[str, Any]) -> tuple[tuple[Composition, ...], str]:
+    """Makes the runs that a claim may be about; and says why only upper bounds are known, if so."""
     if isinstance(content.get("steps"), list):
         _nothing_more(content, "steps")
-        return from_steps(content["steps"]), ""
+        return (from_steps(content["steps"]),), ""
     if "event" in content:
         _nothing_more(content, "event", "neighboring_relation")
-        return _of_event(content["event"], content.get("neighboring_relation"))
+        run, above = _of_event(content["event"], content.get("neighboring_relation"))
+        return (run,), above
     if "training" in content:
         _nothing_more(content, "training")
         content = content["training"]
@@ -382,7 +406,7 @@ def _run(content: dict[str, Any]) -> tuple[Composition, str]:
             raise FileError(f"training must be a table, got {content!r}")
     elif "noise_multiplier" not in content:
         raise FileError("a claim needs a run: steps (of a plan), training or event")
-    return run_of_training(content), ""
+    return runs_of_training(content), ""
 
 
 def _nothing_more(content: dict[str, Any], *known: str) -> None:

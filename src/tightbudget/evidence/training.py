@@ -12,7 +12,45 @@ from tightbudget.mechanisms import Gaussian
 from tightbudget.mechanisms.composition import Composition
 from tightbudget.numerics.validate import count, nearest, positive, positive_count, refuse
 
-_KEYS = ("noise_multiplier", "batch_size", "dataset_size", "epochs", "steps", "sampler", "at_most")
+_KEYS = (
+    "noise_multiplier",
+    "batch_size",
+    "dataset_size",
+    "epochs",
+    "steps",
+    "sampler",
+    "at_most",
+    "sample_rate",
+)
+_ROUNDED = 1e-3  # relative: people write a rate with a few digits
+_BY_RATE = ("poisson", "truncated poisson")
+
+
+def runs_of_training(table: Mapping[str, Any]) -> tuple[Composition, ...]:
+    """Makes the compositions that a training's configuration may mean, the likeliest first.
+
+    Stacks draw Poisson samples at batch_size / dataset_size, or at one over the number of batches
+    of an epoch, which counts or leaves out the smaller last one. Where these differ and the table
+    has no ``sample_rate``, there is one composition for each.
+
+    Args:
+        table: as for :func:`run_of_training`.
+
+    Raises:
+        FileError, ParameterError: as :func:`run_of_training` does.
+    """
+    first = run_of_training(table)
+    n = positive_count(dataset_size=table["dataset_size"])
+    batch = positive_count(batch_size=table["batch_size"])
+    if table["sampler"] not in _BY_RATE or "sample_rate" in table or n % batch == 0:
+        return (first,)
+    found = [first]
+    for each in (-(-n // batch), n // batch):
+        other = {**table, "sample_rate": nearest(Fraction(1, each))}
+        if "epochs" in table:
+            other["steps"] = other.pop("epochs") * each
+        found.append(run_of_training(other))
+    return tuple(found)
 
 
 def run_of_training(table: Mapping[str, Any]) -> Composition:
@@ -24,7 +62,9 @@ def run_of_training(table: Mapping[str, Any]) -> Composition:
     Args:
         table: ``noise_multiplier`` (> 0), ``batch_size`` and ``dataset_size`` (integers >= 1),
             exactly one of ``epochs`` and ``steps`` (integers >= 1), ``sampler``, one of
-            :data:`SAMPLERS`, and for "truncated poisson" ``at_most``, the largest batch.
+            :data:`SAMPLERS`, and for "truncated poisson" ``at_most``, the largest batch. With
+            these two samplers ``sample_rate`` is the rate of a stack that does not draw at
+            batch_size / dataset_size.
 
     Raises:
         FileError: a key is unknown or missing, or the sampler is none that can be accounted.
@@ -49,6 +89,8 @@ def run_of_training(table: Mapping[str, Any]) -> Composition:
         )
     if ("at_most" in table) != (sampler == "truncated poisson"):
         raise FileError("at_most, the largest batch, goes with the sampler truncated poisson alone")
+    if "sample_rate" in table and sampler not in _BY_RATE:
+        raise FileError(f"sample_rate goes with the samplers {' and '.join(_BY_RATE)} alone")
     step = Gaussian(positive(noise_multiplier=table["noise_multiplier"]))
     n = positive_count(dataset_size=table["dataset_size"])
     batch = positive_count(batch_size=table["batch_size"])
@@ -81,13 +123,25 @@ def _epochs(table: Mapping[str, Any], batch: int, n: int) -> tuple[int, int]:
     return each, steps // each
 
 
+def _rate(table: Mapping[str, Any], batch: int, n: int) -> float:
+    """Returns the sampling rate; one that is given must fit the size of the batches."""
+    if "sample_rate" not in table:
+        return nearest(Fraction(batch, n))
+    rate = positive(sample_rate=table["sample_rate"])
+    least, most = nearest(Fraction(1, -(-n // batch))), nearest(Fraction(1, n // batch))
+    if not least * (1 - _ROUNDED) <= rate <= most * (1 + _ROUNDED):
+        must = f"fit batch_size and dataset_size: be at least {least} and at most {most}"
+        raise refuse("sample_rate", must, table["sample_rate"])
+    return rate
+
+
 def _poisson(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> Composition:
-    return step.subsampled(nearest(Fraction(batch, n))) * _steps(table, batch, n)
+    return step.subsampled(_rate(table, batch, n)) * _steps(table, batch, n)
 
 
 def _truncated(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> Composition:
     most = count(at_most=table["at_most"])
-    rate = nearest(Fraction(batch, n))
+    rate = _rate(table, batch, n)
     return step.truncated_poisson(rate, most, n) * _steps(table, batch, n)
 
 
