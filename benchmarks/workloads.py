@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tightbudget as tb
-from tightbudget.mechanisms import bounded_range
+from tightbudget.mechanisms import bounded_range, smooth_range
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ def _selections(epsilon: float, runs: int) -> Workload:
         # pairs of many choices are kept, and would be left from the call before
         bounded_range.above.cache_clear()
         bounded_range.below.cache_clear()
+        smooth_range.smooth.cache_clear()
         return tb.ExponentialMechanism(epsilon) * runs
 
     return Workload(

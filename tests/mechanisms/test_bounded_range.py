@@ -65,7 +65,9 @@ def of_two(x: float, span: float) -> mp.mpf:
 
 @pytest.mark.parametrize("span", SPANS)
 def test_two_runs_are_between_the_ends_and_close(span: float) -> None:
-    above, below = (end(span, 2, 0) for end in (bounded_range.above, bounded_range.below))
+    above, below = (
+        end(span, 2, 0) for end in (bounded_range.above_by_chords, bounded_range.below_by_tests)
+    )
     for share in (-0.7, 0.3, 0.99):
         x = 2 * span * share
         exact = of_two(x, span)
@@ -78,8 +80,10 @@ def test_two_runs_are_between_the_ends_and_close(span: float) -> None:
 @pytest.mark.parametrize("runs", [3, 40])
 def test_one_run_more_obeys_the_recursion(span: float, runs: int) -> None:
     """No interval's mixture of lower bounds of D_(j-1) is above the upper bound of D_j."""
-    before = bounded_range.below(span, runs - 1, 0)
-    after = [end(span, runs, 0) for end in (bounded_range.above, bounded_range.below)]
+    before = bounded_range.below_by_tests(span, runs - 1, 0)
+    after = [
+        end(span, runs, 0) for end in (bounded_range.above_by_chords, bounded_range.below_by_tests)
+    ]
     e = mp.exp(span)
     for share in (0.1, 0.6):
         x = math.sqrt(runs) * span * share
@@ -113,7 +117,7 @@ def test_no_strategy_beats_the_upper_bound(e: Fraction, runs: int) -> None:
             ((e - u) * best(j - 1, y / u) + (u - 1) * best(j - 1, y * e / u)) / (e - 1) for u in us
         )
 
-    pair = bounded_range.above(next_up(next_up(math.log(e))), runs, 0)
+    pair = bounded_range.above_by_chords(next_up(next_up(math.log(e))), runs, 0)
     for y in (Fraction(1, 2), Fraction(1), (e + 1) / 2, e, e ** (runs - 1) * (e + 3) / 4):
         x = next_down(next_down(math.log(y)))
         assert mp.mpf(best(runs, y).numerator) / best(runs, y).denominator <= delta(
@@ -125,7 +129,7 @@ def test_no_strategy_beats_the_upper_bound(e: Fraction, runs: int) -> None:
 @pytest.mark.parametrize("runs", [2, 5, 30])
 def test_ends_are_their_own_mirror_images(span: float, runs: int) -> None:
     """D(1 / y) = 1 - 1/y + D(y) / y, and each end is a pair of distributions."""
-    for end, up in ((bounded_range.above, True), (bounded_range.below, False)):
+    for end, up in ((bounded_range.above_by_chords, True), (bounded_range.below_by_tests, False)):
         pair = end(span, runs, 0)
         for mass in (pair.given.p, pair.given.q):
             certain = pair.only_p
@@ -143,8 +147,8 @@ def test_more_halvings_nest(span: float, runs: int) -> None:
     x = span * math.sqrt(runs)
     ends = [
         (
-            delta(bounded_range.below(span, runs, halvings), x, up=False),
-            delta(bounded_range.above(span, runs, halvings), x, up=True),
+            delta(bounded_range.below_by_tests(span, runs, halvings), x, up=False),
+            delta(bounded_range.above_by_chords(span, runs, halvings), x, up=True),
         )
         for halvings in (0, 2)
     ]
@@ -158,7 +162,7 @@ def test_more_halvings_nest(span: float, runs: int) -> None:
 @pytest.mark.parametrize(("span", "runs"), [(0.05, 60), (1.0, 12), (6.0, 5)])
 def test_tests_of_the_lower_end_are_concave(span: float, runs: int) -> None:
     """Losses fall along the trade-off curve: otherwise atoms in their order are no strategy's."""
-    atoms = bounded_range.below(span, runs, 0).given
+    atoms = bounded_range.below_by_tests(span, runs, 0).given
     p, q = atoms.p.lower, atoms.q.upper
     half = atoms.loss_lower > 0
     assert (np.diff(atoms.loss_lower[half]) > 0).all()
@@ -182,7 +186,9 @@ def test_tests_that_no_double_tells_apart_are_left_out() -> None:
 @pytest.mark.parametrize(("span", "runs"), [(4.0, 200), (8.0, 60), (20.0, 20)])
 def test_what_rounding_has_raised_to_one_does_not_spread(span: float, runs: int) -> None:
     """Where D is 1 to the last place, a line through two values may begin far above 1."""
-    above, below = (end(span, runs, 0) for end in (bounded_range.above, bounded_range.below))
+    above, below = (
+        end(span, runs, 0) for end in (bounded_range.above_by_chords, bounded_range.below_by_tests)
+    )
     middle = runs * span * (1 + math.exp(-span)) / (1 - math.exp(-span)) - 2.0 * runs
     for x in (middle, middle + 2.0 * math.sqrt(runs)):
         lower, upper = delta(below, x, up=False), delta(above, x, up=True)
@@ -262,7 +268,7 @@ def test_losses_of_the_upper_end_enclose_the_grid() -> None:
     span, runs = 0.7, 3
     cells, atoms = (
         bounded_range._grid(span, runs, 0).cells,
-        bounded_range.above(span, runs, 0).given,
+        bounded_range.above_by_chords(span, runs, 0).given,
     )
     low, high = atoms.loss_lower[atoms.loss_lower > 0], atoms.loss_upper[atoms.loss_lower > 0]
     for i in range(1, low.size + 1, 17):

@@ -15,6 +15,8 @@ of a t on it lead from grid points to grid points.
 the two arguments stay in one chord each, and the largest value over all such t has a closed form.
 Where it rises to one of their ends tells which few of these ranges of t need to be looked at.
 *From below*: some t on the grid, and of each strategy the P- and Q-mass of its rejection region.
+Where there are many runs, smooth functions are closer than both by far
+(:mod:`tightbudget.mechanisms.smooth_range`).
 
 Source: Dong, Durfee, Rogers 2020, "Optimal differential privacy composition for exponential
 mechanisms and the cost of adaptivity", for the family and the recursion.
@@ -30,6 +32,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tightbudget.mechanisms.smooth_range import seconds, smooth, tried
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
 from tightbudget.numerics.rounding import EXP, TINY, UNIT, FloatArray, next_down, next_up
 from tightbudget.pairs.atomic import AtomicPair, at_most, log_quotient
@@ -106,13 +109,20 @@ def _grid(span: float, runs: int, halvings: int) -> _Grid:
 
 def bearable(span: float, runs: int) -> bool:
     """Says whether :func:`above` and :func:`below` take a bearable time for so many runs."""
-    return runs <= _MOST_RUNS and _grid(span, runs, 0).work(runs) <= _BEARABLE
+    return runs <= _MOST_RUNS and _work(span, runs, 0) <= _BEARABLE
+
+
+def _work(span: float, runs: int, halvings: int) -> float:
+    """The time that one of the two takes, about, in parts of 10 ns."""
+    if tried(span, runs):
+        return 1e8 * seconds(span, runs, halvings)
+    return _grid(span, runs, halvings).work(runs)
 
 
 def halvings_in_reach(span: float, runs: int) -> int:
     """Counts how often the distance of the bounds of so many runs is halved in a few seconds."""
     halvings = 0
-    while _grid(span, runs, halvings + 1).work(runs) <= _CLOSEST and halvings < 12:
+    while _work(span, runs, halvings + 1) <= _CLOSEST and halvings < 12:
         halvings += 1
     return halvings
 
@@ -133,6 +143,14 @@ def above(span: float, runs: int, halvings: int) -> AtomicPair:
         runs: of them, >= 1.
         halvings: how often the distance of the bounds is halved, about.
     """
+    found = smooth(span, runs, halvings)
+    if found is not None:
+        return _pair_under_chords(_Grid(span, found.cells), found.above())
+    return above_by_chords(span, runs, halvings)
+
+
+def above_by_chords(span: float, runs: int, halvings: int) -> AtomicPair:
+    """The pair of :func:`above`, from chords of each D_j."""
     grid = _grid(span, runs, halvings)
     delta = np.zeros(1)  # at y = 1, e^h, ...; beyond its last entry it is constant
     for j in range(runs):
@@ -379,6 +397,14 @@ def below(span: float, runs: int, halvings: int) -> AtomicPair:
         runs: of them, >= 1.
         halvings: how often the distance of the bounds is halved, about.
     """
+    found = smooth(span, runs, halvings)
+    if found is not None:
+        return _pair_of_tests(_Grid(span, found.cells), *found.lines())
+    return below_by_tests(span, runs, halvings)
+
+
+def below_by_tests(span: float, runs: int, halvings: int) -> AtomicPair:
+    """The pair of :func:`below`, from tests of strategies that choose among points of a grid."""
     grid = _grid(span, runs, halvings)
     # P(S) and y Q(S) of a strategy's rejection region S, for y = 1, e^h, ...; beyond: none
     p, q = np.zeros(1), np.zeros(1)
