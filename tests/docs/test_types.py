@@ -29,6 +29,7 @@ LOOSE = {
     "docs__how_to__stop_early": "a loop that may be empty",
     "docs__how_to__use_with_dp_accounting": "a part is a mechanism of any type",
     "docs__how_to__use_with_flower": "a strategy is a class of Flower, which is not installed",
+    "docs__how_to__use_with_hugging_face": "classes of transformers, which is not installed",
     "docs__how_to__use_with_nvflare": "a filter is a class of NVFlare, which is not installed",
     "docs__how_to__use_with_opacus": "Opacus's accountants have no bounds",
     "docs__how_to__use_with_scikit_learn": "scikit-learn has no types of its own",
