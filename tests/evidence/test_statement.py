@@ -28,6 +28,15 @@ def known(statement: PrivacyStatement) -> dict[str, str]:
     return {field: text for section in statement.sections for field, text in section.rows}
 
 
+def change_by_hand(url: str, change: str) -> None:
+    with sqlite3.connect(url.removeprefix("sqlite:///")) as raw:
+        named = raw.execute("SELECT name FROM sqlite_master WHERE type='trigger'").fetchall()
+        for (name,) in named:
+            raw.execute(f'DROP TRIGGER "{name}"')
+        raw.execute(change)
+    raw.close()
+
+
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'a.db'}"
@@ -301,14 +310,7 @@ def test_many_blocks_are_counted(ledger: Any, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_ledger_that_does_not_verify_says_so_first(ledger: Any, url: str) -> None:
     ledger.close()
-    file = url.removeprefix("sqlite:///")
-    with sqlite3.connect(file) as raw:
-        for (name,) in raw.execute(
-            "SELECT name FROM sqlite_master WHERE type='trigger'"
-        ).fetchall():
-            raw.execute(f'DROP TRIGGER "{name}"')
-        raw.execute("UPDATE events SET epsilon = '1' WHERE kind = 'settled'")
-    raw.close()
+    change_by_hand(url, "UPDATE events SET epsilon = '1' WHERE kind = 'settled'")
     with tb.Ledger(url) as changed:
         found = statement_of_budget(changed, "ada")
         assert found.warning.startswith("This ledger does not verify")
@@ -321,6 +323,24 @@ def test_a_ledger_that_does_not_verify_says_so_first(ledger: Any, url: str) -> N
         assert "does not verify" in found._repr_html_()
         with pytest.raises(tb.errors.LedgerCorruptError):
             statement_of_budget(changed, "ada", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "strict"),
+    [
+        ("UPDATE events SET details = '{}' WHERE kind = 'opened'", False),
+        ("UPDATE budgets SET kind = 'no kind'", False),
+        ("UPDATE budgets SET kind = 'no kind'", True),
+    ],
+)
+def test_a_ledger_that_cannot_be_read_is_refused_by_name(
+    ledger: Any, url: str, change: str, strict: bool
+) -> None:
+    ledger.open_budget("plan", kind="plan", plan=STEP * 10, delta=1e-5)
+    ledger.close()
+    change_by_hand(url, change)
+    with tb.Ledger(url) as changed, pytest.raises(tb.errors.LedgerCorruptError, match="'plan'"):
+        statement_of_budget(changed, "plan", strict=strict)
 
 
 # ----------------------------------------------------------------------------- writing

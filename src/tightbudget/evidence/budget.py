@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tightbudget.errors import LedgerCorruptError
+from tightbudget.errors import LedgerCorruptError, TightBudgetError
 from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
 from tightbudget.evidence.statement import (
     CLAIM_KEPT,
@@ -102,7 +102,8 @@ def statement_of_budget(
     Raises:
         ParameterError: an argument is refused, ``said`` has another name, or there is no such
             budget.
-        LedgerCorruptError: the ledger does not verify, and ``strict`` is True.
+        LedgerCorruptError: the ledger does not verify, and ``strict`` is True; or it was changed so
+            that the budget cannot be read at all.
     """
     found, said = _read(ledger, budget, delta, strict), checked(said)
     known = found.known
@@ -138,7 +139,8 @@ def statement_of_session(
     Raises:
         ParameterError: an argument is refused, ``said`` has another name, or the session's budget
             is not in this ledger.
-        LedgerCorruptError: the ledger does not verify, and ``strict`` is True.
+        LedgerCorruptError: the ledger does not verify, and ``strict`` is True; or it was changed so
+            that the budget cannot be read at all.
     """
     if not isinstance(session, Session):
         raise refuse("session", "be a tb.Session", session)
@@ -199,9 +201,19 @@ class _Found:
 
 
 def _read(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Found:
-    """Reads a budget of a ledger, whose history is verified."""
+    """Reads a budget of a ledger; one that somebody has made unreadable is refused by name."""
     if not callable(getattr(ledger, "verify", None)):
         raise refuse("ledger", "be a tb.Ledger, opened", ledger)
+    try:
+        return _verified(ledger, budget, delta, strict)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        if isinstance(error, TightBudgetError):
+            raise
+        raise LedgerCorruptError(f"budget {budget!r} cannot be read: {error!r}") from error
+
+
+def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Found:
+    """Reads a budget of a ledger, whose history is verified."""
     account, warning = ledger.budget(budget), ""
     at = None if delta is None else open_probability(delta=delta)
     for _ in range(_READINGS):
