@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.cli.terminal import answer, refusal, run
+from tests.marginals.test_aim_run import Fitter
 
 import tightbudget as tb
 from tightbudget.cli.release.domains_file import read_domains
 from tightbudget.cli.release.synthesize import _schema
+from tightbudget.marginals import mbi_fit
 
 pytest.importorskip("pyarrow")
 
@@ -183,6 +186,116 @@ def test_a_disk_that_is_full_is_said_with_the_charge(monkeypatch: pytest.MonkeyP
     said = refusal(*ASKED, *ADA, "--out", "made.csv")
     assert said == "made.csv: no space left on device; the price is charged"
     assert spent() == 1.0
+    assert files() == GIVEN
+
+
+# ------------------------------------------------------------------------------------- AIM
+
+
+@pytest.fixture(name="fitter")
+def _fitter(monkeypatch: pytest.MonkeyPatch) -> Fitter:
+    """A stand-in for mbi: this environment has none."""
+    fitter = Fitter()
+    monkeypatch.setattr(mbi_fit, "adapter", lambda: fitter)
+    return fitter
+
+
+AIM = [*ASKED, "--method", "aim", "--rounds", 5]
+
+
+def test_aim_writes_a_table_and_lists_what_it_has_measured(fitter: Fitter) -> None:
+    result = run(*AIM, *ADA, "--out", "made.parquet", "--size", 70)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[2].startswith("noise of a count  sigma from ")
+    assert lines[3].split() == ["marginals", "sex"]
+    assert [line.strip() for line in lines[4:6]] == ["age", "score"]
+    assert " and " in lines[6]
+    assert result.stderr.startswith("charged epsilon 1.0, delta 9.9")
+    assert len(pd.read_parquet("made.parquet")) == 70
+    assert spent() == 1.0
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        (key,) = [event.key for event in ledger.events() if event.kind == "reserved"]
+        asked = ledger.hold(str(key)).question
+    assert asked == "people: synthetic table by AIM of sex, age, score"
+
+
+def test_a_run_of_aim_that_was_interrupted_goes_on_by_the_same_command(fitter: Fitter) -> None:
+    fitter.fails[2] = KeyboardInterrupt()
+    same = [*AIM, *ADA, "--out", "made.csv", "--key", "A1", "--keep", "people.run"]
+    assert run(*same).exit_code == 130
+    assert files() == {*GIVEN, "people.run"}
+    assert spent() == 0
+    fitter.fails.clear()
+    found = answer(*same)
+    assert (found["ended"], found["method"], found["key"]) == (None, "aim", "A1")
+    assert spent() == 1.0
+    # and once more, to another file, for nothing
+    again = answer(*same, "--out", "other.csv")
+    assert again["marginals"] == found["marginals"]
+    assert again["receipt"]["charged"] == found["receipt"]["charged"]
+    assert spent() == 1.0
+    assert files() == {*GIVEN, "people.run", "made.csv", "other.csv"}
+    # the question is in the ledger here, too
+    with tb.Ledger("sqlite:///budget.db") as ledger:
+        assert "by AIM" in str(ledger.hold("A1").question)
+
+
+def test_a_fit_that_fails_is_said(fitter: Fitter) -> None:
+    fitter.fails[2] = RuntimeError("out of memory")
+    result = run(*AIM, *ADA, "--out", "made.csv")
+    assert result.exit_code == 0
+    said = result.stderr.splitlines()
+    assert said[0] == "ended early: RuntimeError: out of memory"
+    assert said[1].startswith("charged epsilon 1.0")
+
+
+@pytest.mark.slow
+def test_who_stops_aim_early_gets_the_rest_back(fitter: Fitter) -> None:
+    result = run(*AIM, *ADA, "--out", "made.csv", "--stop-after", 4)
+    assert result.exit_code == 0
+    said = result.stderr.splitlines()
+    assert said[0] == "ended early: 4 marginals are measured"
+    assert "; returned epsilon 0." in said[1]
+    assert 0.5 < spent() < 0.97
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--keep", "x"], "key must be given with keep: the same one goes on with the run"),
+        (["--stop-after", 0], "stop_after must be"),
+        (["--rounds", 2], "rounds must be more than"),
+        (["--size", -1], "size must be"),
+        (["--seed", -1], "seed must be one of numpy's generator"),
+    ],
+)
+def test_what_is_refused_of_aim_charges_nothing(fitter: Fitter, more: list[Any], said: str) -> None:
+    assert said in refusal(*AIM, *ADA, "--out", "made.csv", *more)
+    assert spent() == 0
+    assert files() == GIVEN
+
+
+@pytest.mark.parametrize("option", ["--keep", "--rounds", "--stop-after"])
+def test_what_belongs_to_aim_is_refused_of_mst(option: str) -> None:
+    name = option.strip("-").replace("-", "_")
+    said = refusal(*ASKED, *ADA, "--out", "made.csv", option, 9)
+    assert said == f"{name} belongs to --method aim, got 9 without it"
+    assert spent() == 0
+
+
+def test_a_file_to_keep_needs_a_ledger(fitter: Fitter) -> None:
+    said = refusal(*AIM, "--out", "made.csv", "--keep", "x")
+    assert said == "keep belongs to a ledger, got x without --ledger"
+    assert files() == GIVEN
+
+
+def test_without_mbi_aim_is_refused_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tightbudget.adapters.mbi", raising=False)
+    monkeypatch.setitem(sys.modules, "mbi", None)
+    said = refusal(*AIM, *ADA, "--out", "made.csv")
+    assert "the model needs mbi: pip install 'tightbudget[mbi]'" in said
+    assert spent() == 0
     assert files() == GIVEN
 
 

@@ -7,6 +7,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 RUN = "tests/marginals/test_marginal_run.py::test_"
 TABLES = "tests/marginals/test_tables.py::test_"
+AIM = "tests/marginals/test_aim_run.py::test_"
 
 MARGINALS = [
     Without(
@@ -74,6 +75,11 @@ MARGINALS = [
         "any delta for an epsilon",
         {"delta-covers-epsilon": "if False:"},
         fails=RUN + "other_refusals[delta-too-small]",
+    ),
+    Without(
+        "the file of any run",
+        {"kept-of-this-run": "if False:"},
+        fails=AIM + "the_file_of_another_run_is_refused[given0-run is of one with another epsilon]",
     ),
 ]
 

@@ -6,7 +6,9 @@ import functools
 import itertools
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,9 @@ import numpy as np
 import pytest
 
 import tightbudget as tb
-from tightbudget.marginals import mbi_fit
+from tightbudget.durable_lines import DurableLines
+from tightbudget.errors import ReleaseError
+from tightbudget.marginals import aim_run, mbi_fit
 from tightbudget.marginals.aim_run import _candidates, _plan, _round
 from tightbudget.marginals.domains import domains_of
 from tightbudget.marginals.mbi_fit import shares_of_columns
@@ -208,6 +212,282 @@ def test_prices_by_state_are_at_most_epsilon() -> None:
     assert 0.9 < rho / _plan(functools.partial(tb.marginals.aim, 2, rounds=3), 3, 1e-5, None)[0] < 1
 
 
+# -------------------------------------------------------------------- runs that outlive a process
+
+
+@pytest.fixture(name="ada")
+def _ada(tmp_path: Path) -> Iterator[Any]:
+    with tb.Ledger(f"sqlite:///{tmp_path}/budget.db") as ledger:
+        yield ledger.open_budget("ada", epsilon=3, delta=1e-5)
+
+
+def keeping(ada: Any, path: Path, key: str = "A1", **given: Any) -> Any:
+    return ran(meter=ada.keyed(key), keep=path, **given)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_run_that_was_killed_goes_on_and_pays_once(
+    fitter: Fitter, ada: Any, tmp_path: Path, at: int
+) -> None:
+    fitter.fails[at] = KeyboardInterrupt()
+    path = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        keeping(ada, path)
+    assert (ada.spent.epsilon, ada.held.epsilon) == (0.0, 1.0)
+    fitter.fails.clear()
+    before = len(fitter.fits)
+    told: list[float] = []
+    found = keeping(ada, path, progress=told.append)
+    assert (ada.spent.epsilon, ada.held.epsilon) == (1.0, 0.0)
+    assert found.ended is None
+    assert found.receipt.charged.epsilon == found.receipt.held.epsilon == 1.0
+    # the noise of all processes together is that of the plan
+    rho = [1.0 / (2.0 * one.sigma**2) for one in found.marginals]
+    assert sum(rho) == pytest.approx(found.rho / 4 * (1.8 + 0.9 * 2.2), rel=1e-8)
+    # the first fits are of what the other process has measured
+    assert [n for n, _, _ in fitter.fits[before:]][-1] == len(found.marginals)
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    # the same call once more costs nothing, and has the same marginals
+    again = keeping(ada, path)
+    assert ada.spent.epsilon == again.receipt.charged.epsilon == again.receipt.held.epsilon == 1.0
+    for one, other in zip(found.marginals, again.marginals, strict=True):
+        assert (one.columns, one.sigma) == (other.columns, other.sigma)
+        assert (one.counts == other.counts).all()
+    assert again.synthesize(size=5, seed=1).size == 5
+
+
+def test_whether_the_noise_is_halved_does_not_depend_on_a_kill(
+    fitter: Fitter, ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+    taken = aim_run._settled
+
+    def listen(*given: Any) -> bool:
+        told.append(taken(*given))
+        return told[-1]
+
+    monkeypatch.setattr(aim_run, "_settled", listen)
+    fitter.fails[3] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        keeping(ada, tmp_path / "run", rounds=12)
+    assert len(told) == 1
+    before = fitter.fits[-1]
+    fitter.fails.clear()
+    keeping(ada, tmp_path / "run", rounds=12)
+    # the model before the last marginal, and then that of all marginals, which starts from it
+    first, second = fitter.fits[3:5]
+    assert (first[0], second[0]) == (before[0] - 1, before[0])
+    assert second[2] is not None
+    assert len(told) >= 2
+
+
+def test_of_a_run_that_stops_early_the_rest_goes_back_after_a_kill(
+    fitter: Fitter, ada: Any, tmp_path: Path
+) -> None:
+    def until(model: Any) -> bool:
+        return len(model.marginals) == 3
+
+    fitter.fails[2] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        keeping(ada, tmp_path / "run", until=until)
+    fitter.fails.clear()
+    found = keeping(ada, tmp_path / "run", until=until)
+    assert found.ended == "until(model) is true"
+    assert len(found.marginals) == 3
+    assert found.receipt.returned.epsilon > 0.05
+    assert ada.spent.epsilon == found.receipt.charged.epsilon < 0.95
+    again = keeping(ada, tmp_path / "run", until=until)
+    assert (again.ended, len(again.marginals)) == ("until(model) is true", 3)
+    assert ada.spent.epsilon == found.receipt.charged.epsilon
+
+
+def test_a_fit_that_fails_ends_a_kept_run_and_can_be_repeated_in_another_process(
+    fitter: Fitter, ada: Any, tmp_path: Path
+) -> None:
+    fitter.fails[2] = RuntimeError("out of memory")
+    assert keeping(ada, tmp_path / "run").ended == "RuntimeError: out of memory"
+    again = keeping(ada, tmp_path / "run")
+    assert again.ended == "RuntimeError: out of memory"
+    assert len(again.marginals) == 3
+    assert again.model(iterations=100).marginals == again.marginals
+    assert ada.spent.epsilon == 1.0
+
+
+def killed_in(ada: Any, path: Path, name: str, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    """Kills a run as its nth selection, or measurement, has begun."""
+    calls = itertools.count(1)
+    taken = getattr(tb.marginals.MarginalRun, name)
+
+    def dies(self: Any, *given: Any, **more: Any) -> Any:
+        found = taken(self, *given, **more)
+        if next(calls) == nth:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tb.marginals.MarginalRun, name, dies)
+        with pytest.raises(KeyboardInterrupt):
+            keeping(ada, path)
+
+
+def test_a_kill_in_a_selection_ends_the_run_and_keeps_what_was_measured(
+    fitter: Fitter, ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in(ada, tmp_path / "run", "select", monkeypatch, 1)
+    found = keeping(ada, tmp_path / "run")
+    assert found.ended == "an earlier process ended while it selected a marginal"
+    assert [one.columns for one in found.marginals] == [("a",), ("b",)]
+    assert (ada.spent.epsilon, ada.held.epsilon) == (1.0, 0.0)
+    assert keeping(ada, tmp_path / "run").ended == found.ended
+
+
+def test_a_measurement_that_was_not_kept_is_lost_and_never_repeated(
+    fitter: Fitter, ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in(ada, tmp_path / "run", "measure", monkeypatch, 2)
+    found = keeping(ada, tmp_path / "run")
+    rho = sum(1.0 / (2.0 * one.sigma**2) for one in found.marginals)
+    # one unit of the first round is missing
+    assert rho == pytest.approx(found.rho / 4 * (1.8 + 0.9 * 1.2), rel=1e-8)
+    assert ada.spent.epsilon == 1.0
+
+
+def test_a_kill_before_anything_was_kept_is_paid_and_said(
+    fitter: Fitter, ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in(ada, tmp_path / "run", "measure", monkeypatch, 1)
+    for _ in range(2):
+        with pytest.raises(ReleaseError, match="died before it had kept a marginal; the run is"):
+            keeping(ada, tmp_path / "run")
+        assert (ada.spent.epsilon, ada.held.epsilon) == (1.0, 0.0)
+
+
+def test_an_end_is_kept_before_it_is_paid(
+    fitter: Fitter, ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitter.fails[2] = RuntimeError("out of memory")
+
+    def dies(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tb.marginals.MarginalRun, "__exit__", dies)
+        with pytest.raises(KeyboardInterrupt):
+            keeping(ada, tmp_path / "run")
+    assert ada.held.epsilon == 1.0
+    found = keeping(ada, tmp_path / "run")
+    assert found.ended == "RuntimeError: out of memory"
+    assert len(fitter.fits) == 2
+    assert (ada.spent.epsilon, ada.held.epsilon) == (1.0, 0.0)
+
+
+def test_a_disk_that_is_full_ends_the_rounds_and_loses_nothing(
+    fitter: Fitter, ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, line: bytes) -> None:
+        if b'{"marginal"' in line or b'{"ended"' in line:
+            raise OSError(28, "No space left on device")
+        taken(self, line)
+
+    taken = DurableLines._write
+    monkeypatch.setattr(DurableLines, "_write", full)
+    found = keeping(ada, tmp_path / "run")
+    assert found.ended.endswith("run: no space left on device")
+    assert len(found.marginals) == 2
+    assert ada.spent.epsilon == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epsilon": 0.9}, "run is of one with another epsilon"),
+        ({"delta": 1e-7}, "run is of one with another delta"),
+        ({"rounds": 5}, "run is of one with another rounds"),
+        ({"domains": {"b": [0, 1, 2], "a": [0, 1]}}, "run is of one with another domains"),
+        ({"workload": [["a"]]}, "run is of one with another workload"),
+        ({"unit": "who", "rows_per_unit": 1}, "run is of one with another unit"),
+        ({"until": len}, "run is of one with another until"),
+        ({"key": "A2"}, "meter must be a budget with the key of .*run, 'A1', got 'A2'"),
+    ],
+)
+def test_the_file_of_another_run_is_refused(
+    fitter: Fitter, ada: Any, tmp_path: Path, given: Any, message: str
+) -> None:
+    fitter.fails[1] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        keeping(ada, tmp_path / "run")
+    with pytest.raises(tb.ParameterError, match=message):
+        keeping(ada, tmp_path / "run", **given)
+    assert (ada.spent.epsilon, ada.held.epsilon) == (0.0, 1.0)
+
+
+def test_a_second_run_on_one_key_is_refused_by_name(
+    fitter: Fitter, ada: Any, tmp_path: Path
+) -> None:
+    keeping(ada, tmp_path / "one")
+    with pytest.raises(tb.errors.SettlementError, match="'A1' is settled"):
+        keeping(ada, tmp_path / "two")
+    fitter.fails[len(fitter.fits) + 1] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        keeping(ada, tmp_path / "three", key="A3")
+    with pytest.raises(tb.errors.SettlementError, match="'A3' "):
+        keeping(ada, tmp_path / "four", key="A3")
+
+
+def test_a_run_of_another_ledger_under_the_same_key_is_refused(
+    fitter: Fitter, ada: Any, tmp_path: Path
+) -> None:
+    fitter.fails[1] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        keeping(ada, tmp_path / "one")
+    with tb.Ledger(f"sqlite:///{tmp_path}/other.db") as ledger:
+        other = ledger.open_budget("ada", epsilon=3, delta=1e-5)
+        with pytest.raises(tb.errors.SettlementError, match="A1"):
+            keeping(other, tmp_path / "one")
+        keeping(other, tmp_path / "two")
+        with pytest.raises(tb.errors.FencingError, match="is of another run than that of 'A1'"):
+            keeping(other, tmp_path / "one")
+
+
+def test_a_file_that_is_damaged_or_of_another_kind_is_refused(
+    fitter: Fitter, ada: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(tb.errors.FileError, match="run: not a file of the marginals of a run"):
+        keeping(ada, path)
+    assert path.read_text(encoding="utf-8") == "a,b\n1,2\n"
+    path.unlink()
+    keeping(ada, path)
+    head, first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([head, first.replace(b"rho", b"rhp"), *rest]))
+    with pytest.raises(tb.errors.FileError, match="the line that says which run this is of is"):
+        keeping(ada, path)
+    with pytest.raises(tb.errors.FileError, match="no such file or directory"):
+        keeping(ada, tmp_path / "no" / "run", key="A2")
+    assert ada.spent.epsilon == 1.0
+
+
+def test_a_kept_run_needs_a_ledger(fitter: Fitter, tmp_path: Path) -> None:
+    meter = tb.OutputDPFilter(1, 1e-6)
+    with pytest.raises(tb.ParameterError, match="meter must be a budget of a ledger with a key"):
+        ran(meter=meter, keep=tmp_path / "run")
+    assert meter.spent.epsilon == 0
+
+
+def test_progress_is_told_the_share_that_is_spent(fitter: Fitter) -> None:
+    told: list[float] = []
+    found = ran(progress=told.append)
+    assert told[0] == pytest.approx(1.8 / 4)
+    assert told == sorted(told)
+    assert (told[-1], len(told)) == (1.0, len(found.marginals) - 1)
+    # and if it fails, nothing is lost
+    found = ran(progress=lambda share: 1 / 0)
+    assert found.ended == "ZeroDivisionError: division by zero"
+    assert len(found.marginals) == 2
+
+
 # -------------------------------------------------------------------------------- the model
 
 
@@ -290,6 +570,7 @@ def test_what_is_no_model_is_refused(fitter: Fitter, given: Any, message: str) -
         ({"iterations": 0}, "iterations must be"),
         ({"megabytes": -1}, "megabytes must be"),
         ({"until": 3}, "until must say of a model whether to stop"),
+        ({"progress": 3}, "progress must take the share of rho that is spent, got 3"),
         ({"rows_per_unit": 2}, "rows_per_unit must be 1 where each row is a unit"),
         ({"domains": {"size": [1]}}, r"domains\['size'\] must be a column of the rows"),
         ({"workload": "ab"}, "workload must be a list of marginals"),

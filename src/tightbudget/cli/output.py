@@ -108,6 +108,15 @@ def tracked(points: Sequence[T], text: str) -> Iterator[T]:
 
 
 @contextmanager
+def bar(text: str) -> Iterator[Callable[[float], None]]:
+    """Shows a progress bar on stderr, if that is a terminal, that is told which share is done."""
+    console = _console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(text, total=1.0)
+        yield lambda share: progress.update(task, completed=share)
+
+
+@contextmanager
 def checklist(names: Sequence[str]) -> Iterator[Callable[[int], None]]:
     """Shows a list of names on stderr, and ticks off those whose index is reported.
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, cast
 
 import numpy as np
 
-from tightbudget.errors import CalibrationError, ParameterError
+from tightbudget.errors import CalibrationError, FileError, ParameterError, ReleaseError
 from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
+from tightbudget.marginals.kept_marginals import KeptMarginals, opened
 from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.mbi_fit import (
     ITERATIONS,
@@ -37,6 +40,7 @@ from tightbudget.workflows.workflow import Workflow
 # Where each state has a price of its own, the end costs about 5.5 % more than where it has the only
 # one (measured, d = 4 to 8); a plan whose end costs this share of epsilon is near enough.
 _OWN_PRICES, _NEAR_ENOUGH = 0.945, 0.985
+STOPPED = "until(model) is true"
 _PLANS = 6  # that are priced before nothing is found
 
 
@@ -116,6 +120,8 @@ def run_aim(
     iterations: int = ITERATIONS,
     megabytes: float = MEGABYTES,
     until: Callable[[MbiModel], bool] | None = None,
+    keep: str | PathLike[str] | None = None,
+    progress: Callable[[float], None] | None = None,
     noise: Noise | None = None,
 ) -> AimMarginals:
     """Runs AIM: measures marginals one by one, each where a model of those before is far off.
@@ -125,6 +131,11 @@ def run_aim(
 
     A model that cannot be fitted, and an interrupt while one is fitted, end the rounds, and raise
     nothing: what was measured is in the result, is paid for, and can be fitted again for nothing.
+
+    With ``keep``, a run whose process was killed or interrupted goes on: the same call, in another
+    process, takes over its hold, and has its marginals from the file. A measurement that was begun
+    and is not in the file is paid for, and lost. A run that was killed while it selected ends. Of a
+    run that is over, the call returns the marginals again, and costs nothing.
 
     Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, as
     :class:`MarginalRun` says. The meter pays at most epsilon and delta.
@@ -149,17 +160,26 @@ def run_aim(
         until: from the model after each round to whether to stop. With it, each state has a price
             of its own, so that whoever stops early gets the rest back; the noise is about 5 %
             larger then, and the prices take minutes to find. Absent, all of epsilon is charged.
+        keep: a file for the noisy marginals, and for the token of the run, a secret: it is made, or
+            is that of the same run. The meter is then a budget of a ledger with a key. The rows are
+            to be the same ones.
+        progress: is called after each measurement with the share of rho that is spent.
         noise: the source of the private noise; OpenDP's samplers if None.
 
     Raises:
-        ParameterError: an argument is refused, a column is not there, or the marginals of single
-            columns do not fit into ``megabytes``; nothing is charged.
+        ParameterError: an argument is refused, a column is not there, the marginals of single
+            columns do not fit into ``megabytes``, or ``keep`` is the file of another run; nothing
+            is charged.
         BudgetError: epsilon or delta does not fit; the rows were not touched.
         CalibrationError: no rho was found; nothing is charged.
         ExtraError: mbi or OpenDP is not installed; nothing is charged.
         SourceError: the table's engine does not answer.
+        FileError: the file ``keep`` cannot be read or written.
+        FencingError: the file ``keep`` is not of the run that the ledger has under this key.
+        SettlementError: the run of this key was begun without the file ``keep``.
         ReleaseError: noise or the engine failed after the start; what was measured is charged, and
-            lost.
+            lost without ``keep``. Or the file ``keep`` is of a process that died before it had
+            measured anything.
 
     Source: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: an adaptive and iterative mechanism".
     """
@@ -172,69 +192,174 @@ def run_aim(
     needed = megabytes_of(known, singles)
     if needed > megabytes:
         raise refuse("megabytes", f"be at least {needed:.3g} for single columns", megabytes)
-    largest, plan = _plan(functools.partial(aim, len(known), rounds=rounds), epsilon, delta, until)
-    run = MarginalRun(
-        plan,
-        rows,
-        domains,
-        meter=meter,
-        unit=unit,
-        rows_per_unit=rows_per_unit,
-        noise=noise,
-        interactive=until is not None,
-    )
-    fit = functools.partial(mbi_model, domains=domains, iterations=iterations, megabytes=megabytes)
-    model: MbiModel | None
+    if progress is not None and not callable(progress):
+        raise refuse("progress", "take the share of rho that is spent", progress)
     units = 16 * len(known) if rounds is None else positive_count(rounds=rounds)
-    with run:
-        run.measure(singles)
-        model, ended = _fitted(fit, run, None, None)
-        annealed = False
-        while model is not None and ended is None and run.state != "end":
-            ahead = _round(plan.workflow, run.state, annealed, len(known), units)
-            most = megabytes * ahead.share
-            # what is within the model makes it no larger
-            small = {
-                clique: weight
-                for clique, weight in weights.items()
-                if any({*clique} <= {*there} for there in model.cliques)
-                or megabytes_of(known, [*model.cliques, clique]) <= most
+    planned = functools.partial(aim, len(known), rounds=rounds)
+    fit = functools.partial(mbi_model, domains=domains, iterations=iterations, megabytes=megabytes)
+    with contextlib.ExitStack() as stack:
+        kept: KeptMarginals | None = None
+        if keep is not None:
+            asked = {
+                "epsilon": epsilon,
+                "delta": delta,
+                "domains": [[name, repr(domain)] for name, domain in known.items()],
+                "workload": [[list(clique), weight] for clique, weight in weights.items()],
+                "rounds": units,
+                "unit": unit,
+                "rows_per_unit": rows_per_unit,
+                "until": until is not None,
             }
-            # the 1-norm of the noise that is to come, as is expected
-            of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * run.rows_per_unit
-            noise_of = {c: of_count * math.prod(known[name].size for name in c) for c in small}
-            before = {clique: model.expected(clique) for clique in small}
-            chosen = run.select(
-                before,
-                weights=list(small.values()),
-                penalties=list(noise_of.values()),
-                to=ahead.to,
-            )
-            run.measure([chosen])
-            model, ended = _fitted(fit, run, model, until)
-            if model is not None:
-                moved = np.abs(model.expected(chosen) - before[chosen]).sum()
-                annealed = bool(moved <= noise_of[chosen])
-    return AimMarginals(run.marginals, run.receipt, largest, ended, domains, model)
+            kept = stack.enter_context(opened(keep, asked))
+        if kept is None or kept.rho is None:
+            largest, priced = _plan(planned, epsilon, delta, until)
+        else:
+            largest = kept.rho
+            priced = kept.priced(planned(rho=largest).workflow)
+            if (over := kept.receipt(meter)) is not None:
+                return _result(kept.marginals, over, largest, kept.ended, domains, None)
+        run = MarginalRun(
+            priced,
+            rows,
+            domains,
+            meter=meter,
+            unit=unit,
+            rows_per_unit=rows_per_unit,
+            noise=noise,
+            # who has the file may see the answers
+            interactive=until is not None or kept is not None,
+            resumable=kept is not None,
+        )
+        if kept is not None and kept.rho is not None:
+            run.load_state_dict(kept.state)
+        measured = [] if kept is None else [*kept.marginals]
+        ended = None if kept is None else kept.ended
+        fitted = functools.partial(_fitted, fit, run, measured, kept)
+        model: MbiModel | None = None
+        before: MbiModel | None = None
+
+        def told() -> None:
+            if progress is not None:
+                progress(_share(run.state, len(known), units))
+
+        with run:
+            if kept is not None and kept.rho is None:
+                kept.begin(largest, priced, run.state_dict(), meter)
+            if ended is None and run.state == "start":
+                measured += run.measure(singles)
+            elif ended is None and len(measured) > len(known):
+                # how far the last marginal moves the model decides on the noise of the next one
+                before, ended = fitted(slice(-1))
+            if ended is None and measured:
+                asks = until if len(measured) > len(known) else None  # that is after each round
+                model, ended = fitted(warm=before, until=asks, told=told)
+            while model is not None and ended is None and run.state != "end":
+                if not run.moves:
+                    ended = "an earlier process ended while it selected a marginal"
+                    break
+                annealed = before is not None and _settled(before, model, measured[-1])
+                ahead = _round(priced.workflow, run.state, annealed, len(known), units)
+                most = megabytes * ahead.share
+                # what is within the model makes it no larger
+                small = {
+                    clique: weight
+                    for clique, weight in weights.items()
+                    if any({*clique} <= {*there} for there in model.cliques)
+                    or megabytes_of(known, [*model.cliques, clique]) <= most
+                }
+                # the 1-norm of the noise that is to come, as is expected
+                of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * run.rows_per_unit
+                chosen = run.select(
+                    {clique: model.expected(clique) for clique in small},
+                    weights=list(small.values()),
+                    penalties=[
+                        of_count * math.prod(known[name].size for name in clique)
+                        for clique in small
+                    ],
+                    to=ahead.to,
+                )
+                measured += run.measure([chosen])
+                before = model
+                model, ended = fitted(warm=before, until=until, told=told)
+            if kept is not None and ended is not None and kept.ended is None:
+                with contextlib.suppress(FileError):
+                    kept.end(ended)
+        return _result(measured, run.receipt, largest, ended, domains, model)
+
+
+def _result(
+    measured: Sequence[NoisyMarginal],
+    receipt: Receipt,
+    largest: float,
+    ended: str | None,
+    domains: Mapping[str, Any],
+    model: MbiModel | None,
+) -> AimMarginals:
+    """Returns the marginals of a run that is over.
+
+    Raises:
+        ReleaseError: there is none.
+    """
+    if not measured:
+        raise ReleaseError(
+            "the process that began the run died before it had kept a marginal; the run is "
+            f"charged {receipt.charged}"
+        )
+    return AimMarginals(tuple(measured), receipt, largest, ended, domains, model)
+
+
+def _share(state: Cell, columns: int, units: int) -> float:
+    """Returns the share of rho that is spent in a state of :func:`aim` after the columns."""
+    if state == "end":
+        return 1.0
+    *_, spent = cast(tuple[int, ...], state)
+    return (FIRST * columns + spent) / units
+
+
+def _settled(before: MbiModel, model: MbiModel, last: NoisyMarginal) -> bool:
+    """Says whether a measurement has moved the model by less than its own noise, as is expected."""
+    moved = np.abs(model.expected(last.columns) - before.expected(last.columns)).sum()
+    return bool(moved <= math.sqrt(2.0 / math.pi) * last.sigma * last.counts.size)
 
 
 def _fitted(
     fit: Callable[..., MbiModel],
     run: MarginalRun,
-    warm: MbiModel | None,
-    until: Callable[[MbiModel], bool] | None,
+    measured: Sequence[NoisyMarginal],
+    kept: KeptMarginals | None,
+    which: slice = slice(None),
+    *,
+    warm: MbiModel | None = None,
+    until: Callable[[MbiModel], bool] | None = None,
+    told: Callable[[], None] | None = None,
 ) -> tuple[MbiModel | None, str | None]:
-    """Fits a model to what a run has measured; returns it, and a reason to stop.
+    """Keeps what was measured, and fits a model to it; returns that, and a reason to stop.
 
     It sees noisy marginals alone, so that its failures may be told; what was measured is paid for,
     and must not be lost by one.
+
+    Args:
+        fit: fits a model to marginals.
+        run: has measured them.
+        measured: all marginals.
+        kept: makes them durable.
+        which: of the marginals those that the model is of.
+        warm: a model of earlier ones.
+        until: from a model to whether to stop.
+        told: is called when the marginals are durable.
     """
     model = None
     try:
-        model = fit(run.marginals, warm=warm)
+        if kept is not None:
+            kept.keep(measured[len(kept.marginals) :])
+        if told is not None:
+            told()
+        model = fit(measured[which], warm=warm)
         if until is not None and run.state != "end" and until(model):
-            return model, "until(model) is true"
+            return model, STOPPED
     except KeyboardInterrupt:
+        if kept is not None:  # another process goes on
+            raise
         return model, "interrupted"
     except Exception as error:
         return model, f"{type(error).__name__}: {error}"

@@ -286,24 +286,24 @@ class Asking(Generic[H]):
     """A meter whose runs answer one question, which stands beside their keys in the ledger.
 
     Args:
-        meter: makes the keys.
+        keyed: makes the keys.
         question: the question.
     """
 
-    def __init__(self, meter: Keyed[H], question: str) -> None:
-        self._meter, self._question = meter, question_text(question)
+    def __init__(self, keyed: Keyed[H], question: str) -> None:
+        self.keyed, self.question = keyed, question_text(question)
 
     @property
     def left(self) -> Amount:
         """The amount that may still be reserved (rounded down)."""
-        return self._meter.left
+        return self.keyed.left
 
     def reserve(self, guarantee: Guarantee, *, interactive: bool = False) -> H:
         """Holds the worst-case price of a mechanism under the next key of the meter.
 
         See :meth:`Ledger.reserve`.
         """
-        return self._meter.reserve(guarantee, interactive=interactive, question=self._question)
+        return self.keyed.reserve(guarantee, interactive=interactive, question=self.question)
 
 
 class Places(Generic[H]):

@@ -10,7 +10,7 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.promises.chain import canonical, digest
-from tightbudget.promises.charging import BaseHold, Keyed, Places
+from tightbudget.promises.charging import Asking, BaseHold, Keyed, Places
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Started
 
@@ -50,6 +50,9 @@ class KeptRun:
     def __init__(
         self, meter: Meter, guarantee: Callable[[], OutputDP], declared: Declared, last: int
     ) -> None:
+        self._question: str | None = None
+        if isinstance(meter, Asking):
+            self._question, meter = meter.question, meter.keyed
         if not isinstance(meter, Keyed):
             raise ParameterError(
                 'meter must be a budget of a ledger with a key, say budget.keyed("A7"), for a '
@@ -71,7 +74,9 @@ class KeptRun:
         """Reserves and starts the run."""
         places = self._meter.places(self._meter.next_key)
         places.key_after(self._last)  # refused here, and not after some training
-        hold = self._meter.reserve(self._guarantee(), interactive=interactive)
+        hold = self._meter.reserve(
+            self._guarantee(), interactive=interactive, question=self._question
+        )
         hold.start()
         self._hold, self._places = hold, places
         return Started(None, hold.charge)

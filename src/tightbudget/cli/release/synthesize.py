@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from tightbudget.cli.completion import budgets
 from tightbudget.cli.ledger.answers import in_words
 from tightbudget.cli.ledger.options import ByDefault
 from tightbudget.cli.options import AsJson, number
-from tightbudget.cli.output import Stopwatch, print_answer, print_rows, working
+from tightbudget.cli.output import Stopwatch, bar, print_answer, print_rows, working
 from tightbudget.cli.release.domains_file import read_domains
 from tightbudget.cli.release.table import (
     Conditions,
@@ -35,15 +36,24 @@ from tightbudget.cli.release.table import (
 )
 from tightbudget.cli.release.where import condition
 from tightbudget.errors import FileError
-from tightbudget.marginals import NumericBins, SyntheticTable
+from tightbudget.marginals import MbiModel, NumericBins, SyntheticTable, run_aim
 from tightbudget.marginals import synthesize as drawn
-from tightbudget.numerics.validate import refuse
+from tightbudget.marginals.aim_run import STOPPED
+from tightbudget.marginals.tree_model import generator_of
+from tightbudget.numerics.validate import count, positive_count, refuse
 from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.release.noise.salt import fresh_salt
 from tightbudget.tables.asked import cut
 from tightbudget.text_file import reason
 
 _LONGEST_NAME, _RANDOM = 80, 12  # of a key that nobody gave, as a session's
+
+
+class SynthesisMethod(StrEnum):
+    """What selects the marginals, and draws rows from them."""
+
+    mst = "mst"
+    aim = "aim"
 
 
 def synthesize(
@@ -79,13 +89,30 @@ def synthesize(
     seed: Annotated[
         int | None, typer.Option(help="Of the draw from the model; private noise has none.")
     ] = None,
+    method: Annotated[
+        SynthesisMethod, typer.Option(help="How marginals are chosen; aim needs the extra mbi.")
+    ] = SynthesisMethod.mst,
+    rounds: Annotated[
+        int | None, typer.Option(help="Of aim: units of its budget; else 16 for each column.")
+    ] = None,
+    stop_after: Annotated[
+        int | None,
+        typer.Option(help="Of aim: marginals after which it stops; what is left goes back."),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="Of aim: a file for its marginals; the same command goes on after a crash. It "
+            "holds the token of the run, a secret."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file --out.")] = False,
     key: OwnKey = None,
     token: Token = None,
     by: ByDefault = None,
     json: AsJson = False,
 ) -> None:
-    """Writes synthetic rows that MST draws from noisy marginals, and pays for the marginals.
+    """Writes synthetic rows that MST or AIM draws from noisy marginals, and pays for the marginals.
 
     A file of domains has for each column a list of values, sex = ["f", "m"], or
     region = {values = ["north", "south"], other = true}, or
@@ -99,7 +126,13 @@ def synthesize(
     if budget is None and ledger is not None:
         raise ParameterError("budget must be given with a ledger: the one that pays")
     if ledger is None:
-        _without_a_ledger(budget=budget, key=key, by=by)
+        _without_a_ledger(budget=budget, key=key, by=by, keep=keep)
+    if method is SynthesisMethod.mst:
+        _without_aim(rounds=rounds, stop_after=stop_after, keep=keep)
+    if stop_after is not None:
+        positive_count(stop_after=stop_after)
+    if keep is not None and key is None:
+        raise ParameterError("key must be given with keep: the same one goes on with the run")
     known = read_domains(domains)
     table = Table(
         Table(data, types=types_of(type_), line_breaks=line_breaks),
@@ -118,19 +151,34 @@ def synthesize(
             paying = budget_of(stack, ledger, budget, by=by, token=token)
             if key is None:
                 key = f"{cut(name, _LONGEST_NAME)}/synthesize {fresh_salt()[:_RANDOM]}"
-            asked = f"{name}: synthetic table by MST of {', '.join(known)}"
+            asked = f"{name}: synthetic table by {method.upper()} of {', '.join(known)}"
             meter = paying.keyed(key).asking(cut(asked, LONGEST_QUESTION))
-        with working("measuring marginals"):
-            found = drawn(
-                table, known, epsilon=epsilon, delta=delta, meter=meter, size=size, seed=seed
-            )
+        given: Any = {"epsilon": epsilon, "delta": delta, "meter": meter}
+        ended = None
+        if method is SynthesisMethod.mst:
+            with working("measuring marginals"):
+                found = drawn(table, known, size=size, seed=seed, **given)
+        else:
+            _checked(size, seed)
+            with bar("measuring marginals") as progress:
+                until = None if stop_after is None else _after(stop_after)
+                aim = run_aim(
+                    table, known, rounds=rounds, until=until, keep=keep, progress=progress, **given
+                )
+            ended = aim.ended
+            if ended == STOPPED:
+                ended = f"{len(aim.marginals)} marginals are measured"
+            with working("drawing rows"):
+                found = aim.synthesize(size=size, seed=seed)
         _write(found, schema, part, out)
     charged = in_words(found.receipt.charged)
     if json:
         content = {
             "out": str(out),
             "rows": found.size,
+            "method": method.value,
             "rho": found.rho,
+            "ended": ended,
             "marginals": [
                 {"columns": list(one.columns), "sigma": one.sigma} for one in found.marginals
             ],
@@ -139,20 +187,49 @@ def synthesize(
         }
         print_answer(content, {"data": data, "budget": budget}, watch)
         return
-    one, two = found.marginals[0].sigma, found.marginals[-1].sigma
     rows = {"rows": f"{found.size:,}", "file": str(out)}
-    pairs = ", ".join(" and ".join(pair) for pair in found.pairs)
-    noise = f"sigma {one:.6g} of one column, {two:.6g} of two"
-    print_rows({**rows, "noise of a count": noise, "pairs": pairs})
+    if method is SynthesisMethod.mst:
+        one, two = found.marginals[0].sigma, found.marginals[-1].sigma
+        rows["noise of a count"] = f"sigma {one:.6g} of one column, {two:.6g} of two"
+        rows["pairs"] = ", ".join(" and ".join(pair) for pair in found.pairs)
+    else:
+        largest, least = (f(m.sigma for m in found.marginals) for f in (max, min))
+        rows["noise of a count"] = f"sigma from {largest:.6g} down to {least:.6g}"
+        rows["marginals"] = "\n".join(" and ".join(m.columns) for m in found.marginals)
+    print_rows(rows)
+    if ended is not None:
+        typer.echo(f"ended early: {ended}", err=True)
+    back = found.receipt.returned
+    returned = f"; returned {in_words(back)}" if back.epsilon > 0 else ""
     kept = f" of {budget}; key {key}" if ledger is not None else "; no ledger keeps that"
-    typer.echo(f"charged {charged}{kept}", err=True)
+    typer.echo(f"charged {charged}{returned}{kept}", err=True)
 
 
-def _without_a_ledger(**given: str | None) -> None:
+def _without_aim(**given: object) -> None:
+    """Refuses what belongs to AIM where another method runs."""
+    for name, value in given.items():
+        if value is not None:
+            raise ParameterError(f"{name} belongs to --method aim, got {value} without it")
+
+
+def _checked(size: int | None, seed: int | None) -> None:
+    """Refuses what no rows can be drawn with, before a charge."""
+    if size is not None:
+        count(size=size)
+    generator_of(seed)
+
+
+def _after(marginals: int) -> Callable[[MbiModel], bool]:
+    """Returns what stops after so many marginals."""
+    return lambda model: len(model.marginals) >= marginals
+
+
+def _without_a_ledger(**given: object) -> None:
     """Refuses what belongs to a ledger where there is none."""
     for name, value in given.items():
         if value is not None:
-            raise ParameterError(f"{name} belongs to a ledger, got {value!r} without --ledger")
+            said = repr(value) if isinstance(value, str) else value
+            raise ParameterError(f"{name} belongs to a ledger, got {said} without --ledger")
 
 
 def _schema(domains: Mapping[str, Any], types: Mapping[str, str]) -> Any:
