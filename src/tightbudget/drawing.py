@@ -283,6 +283,33 @@ def picture(path: str | Path, title: str | None) -> Iterator[Any]:
         raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
+def draw_points(groups: Mapping[str, Sequence[float]], label: str, ax: Any = None) -> Any:
+    """Draws groups of numbers beside each other: each number a point, and a line at the mean.
+
+    Args:
+        groups: the numbers by the name of their group, from the left.
+        label: of the axis of numbers.
+        ax: matplotlib axes to draw on; new ones if absent.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ExtraError: matplotlib is not installed.
+    """
+    ax = _axes(ax)
+    _dress(ax, "", label)
+    ax.grid(visible=False, axis="x")
+    for x, values in enumerate(groups.values()):
+        ordered = np.sort(np.asarray(values, dtype=np.float64))
+        places = x + np.linspace(-0.3, 0.3, ordered.size + 2)[1:-1]
+        ax.plot(places, ordered, "o", color="C0", markersize=4.0, alpha=0.7)
+        ax.hlines(ordered.mean(), x - 0.35, x + 0.35, color=_darker("C0"), linewidth=1.6)
+    ax.set_xticks(range(len(groups)), groups)
+    ax.set_ylim(bottom=0.0)
+    return ax
+
+
 def inline_picture(draw: Callable[[Any], object], said: str) -> str:
     """Draws a picture as SVG that stands in a page: its text and axes have the page's colour.
 

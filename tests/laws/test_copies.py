@@ -135,6 +135,7 @@ OTHERS = {
     "BackwardInduction": "a computation",
     "KeepingMeter": "for one run of a ledger, which starts once",
     "KeptAnswers": "reads and writes a file, and pays for nothing",
+    "KeptMarginals": "reads and writes a file, and pays for nothing",
     "OneStatement": "inside one release, and pays for nothing",
     "EventError": "a refusal",
     "Rows": "an abstract class, of the next two",

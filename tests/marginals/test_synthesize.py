@@ -141,3 +141,70 @@ def test_missing_values_that_have_no_cell_are_counted_nowhere() -> None:
     )
     assert np.abs(found.marginals[1].counts).max() < 100
     assert math.isclose(found.marginals[0].counts.sum(), 2000, rel_tol=0.05)
+
+
+# ---------------------------------------------------------------------------------- the report
+
+
+def by_hand(one: Any, other: Any, columns: list[str]) -> float:
+    """The total variation distance of the shares of cells, by pandas."""
+    shares = [frame.groupby(columns, dropna=False).size() / len(frame) for frame in (one, other)]
+    return float(shares[0].sub(shares[1], fill_value=0.0).abs().sum() / 2)
+
+
+def test_a_report_has_the_errors_of_all_marginals_of_up_to_three_columns() -> None:
+    domains = {name: domain for name, domain in DOMAINS.items() if name != "c"}
+    rows = people(2000)
+    found = made(rows, domains)
+    report = found.report(public_rows=rows)
+    assert len(report.errors) == 3 + 3 + 1
+    for clique, error in report.errors.items():
+        assert error == pytest.approx(by_hand(found.frame(), rows, [*clique]))
+    assert report.distances == found.distances()
+    assert (report.size, report.rho, report.receipt) == (found.size, found.rho, found.receipt)
+    lines = report.to_markdown().splitlines()
+    assert lines[0].startswith("Synthetic table: ")
+    assert "Distance from all marginals of public rows:" in lines
+    assert lines[-1].startswith(f"| 3 | 1 | {report.errors['a', 'b', 'd']:.4f} |")
+    assert lines[-1].endswith("| a, b, d |")
+    assert repr(report).startswith(f"<MarginalReport: {found.size:,} rows; mean distances 0.")
+    assert "distance from all marginals of public rows" in report._repr_html_()
+    ax = report.plot()
+    assert [one.get_text() for one in ax.get_xticklabels()] == [
+        "1 column", "2 columns", "3 columns"
+    ]  # fmt: skip
+    drawn = sorted(y for line in ax.lines for y in line.get_ydata())
+    assert drawn == pytest.approx(sorted(report.errors.values()))
+
+
+def test_without_public_rows_a_report_sees_noisy_marginals_alone() -> None:
+    found = made(size=300)
+    report = found.report()
+    assert report.errors == {}
+    assert "public" not in report.to_markdown() + repr(report) + report._repr_html_()
+    drawn = [y for line in report.plot().lines for y in line.get_ydata()]
+    assert sorted(drawn) == pytest.approx(sorted(found.distances().values()))
+    assert report.receipt.returned.epsilon == 0
+    assert "returned" not in report.to_markdown()
+
+
+def test_rows_with_a_value_in_no_cell_are_left_out_of_a_marginal() -> None:
+    found = made({"a": [0, 1], "b": ["x", "y"]}, {"a": [0, 1], "b": ["x", "y"]}, size=0)
+    report = found.report(public_rows={"a": [0, 7], "b": ["x", "q"]})
+    # of no rows no cell has a share: half of the one row's
+    assert report.errors == {("a",): 0.5, ("b",): 0.5, ("a", "b"): 0.5}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ({"a": [1]}, "public_rows must be a frame, or a dictionary of arrays, with a column 'b'"),
+        (3, "public_rows must be a frame, or a dictionary of arrays, with a column 'a'"),
+        ({"a": [], "b": []}, r"public_rows must have columns of one length, at least 1, got \[0\]"),
+        ({"a": [1], "b": []}, r"public_rows must have columns of one length, at least 1, got"),
+    ],
+)
+def test_public_rows_are_refused_by_name(rows: Any, said: str) -> None:
+    found = made({"a": [0, 1], "b": ["x", "y"]}, {"a": [0, 1], "b": ["x", "y"]}, size=3)
+    with pytest.raises(tb.ParameterError, match=said):
+        found.report(public_rows=rows)

@@ -6,6 +6,7 @@ from tightbudget.marginals.domains import NumericBins
 from tightbudget.marginals.marginal_run import MarginalRun, NoisyMarginal
 from tightbudget.marginals.mbi_fit import MbiModel, mbi_model
 from tightbudget.marginals.measurements import Measurements, aim, fixed, mst
+from tightbudget.marginals.report import MarginalReport
 from tightbudget.marginals.synthesize import SyntheticTable, synthesize
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "MbiModel",
     "NumericBins",
     "SyntheticTable",
+    "MarginalReport",
     "MarginalRun",
     "Measurements",
     "NoisyMarginal",

@@ -16,6 +16,7 @@ from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
 from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import mst
+from tightbudget.marginals.report import MarginalReport, errors_of
 from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.tree_model import Pair, generator_of, shares_of, spanning, tree_model
 from tightbudget.numerics.rounding import FloatArray
@@ -77,6 +78,20 @@ class SyntheticTable:
             both = shares_of(drawn), shares_of(one.counts.ravel())
             found[one.columns] = float(np.abs(both[0] - both[1]).sum() / 2.0)
         return found
+
+    def report(self, public_rows: Any = None) -> MarginalReport:
+        """Says how far the rows are from the noisy marginals, what they cost, and what came back.
+
+        Args:
+            public_rows: rows that are public, with these columns; the errors of all one-, two- and
+                three-way marginals are then those from them. Never the private rows: these errors
+                are no private answer, and nobody pays for them.
+
+        Raises:
+            ParameterError: the public rows have not all columns, or no row.
+        """
+        errors = {} if public_rows is None else errors_of(self.columns, public_rows, self._domains)
+        return MarginalReport(self.size, self.rho, self.receipt, self.distances(), errors)
 
     def __repr__(self) -> str:
         return (

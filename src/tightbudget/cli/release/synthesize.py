@@ -50,7 +50,7 @@ _LONGEST_NAME, _RANDOM = 80, 12  # of a key that nobody gave, as a session's
 
 
 class SynthesisMethod(StrEnum):
-    """What selects the marginals, and draws rows from them."""
+    """Names what selects the marginals, and draws rows from them."""
 
     mst = "mst"
     aim = "aim"
