@@ -299,3 +299,24 @@ def test_lines_that_bend_or_cross_are_not_good() -> None:
     # p at 300, and q one span before
     assert not good[300 + 128 - 2 : 300 + 128 + 2].all()
     assert not good[300 - 2 : 300 + 2].all()
+
+
+def test_cubics_between_points_are_off_by_second_derivatives() -> None:
+    """G and F_(j+1) have the same values and slopes at the points, and nothing else in common."""
+    run, w = some_run(0.1, 12, 40, 128)
+    lines, g, _ = _lines(run, run.values.size + 2 * run.cells)
+    y = np.exp(run.step * np.arange(400.0))
+    knots = smooth_range._Knots.of(lines, 1000, y, math.expm1(run.span))
+    values, slopes = knots.at_points()
+    total = values + w.at(13, run.step * np.arange(400.0))
+    off = knots.off(values, slopes, g, total)
+    new, c = smooth_range._of_run(values, slopes, g), knots.cubics
+    worst = 0.0
+    for r in (0.25, 0.5, 0.75):
+        there = y[:-1] * (1.0 + g * r)
+        k = np.searchsorted(knots.knots, there, side="right") - 1
+        s = (there - knots.knots[k]) / knots.long[k]
+        theirs = c.a0[k] + s * (c.a1[k] + s * (c.a2[k] + s * c.a3[k]))
+        ours = new.a0 + r * (new.a1 + r * (new.a2 + r * new.a3))
+        worst = max(worst, float((np.abs(theirs - ours) / total[1:]).max()))
+    assert off / 100 <= worst <= off
