@@ -137,3 +137,11 @@ def test_bad_trials_are_refused() -> None:
         sequential(["x"] * 12, np.arange(12) % 2, delta=0.0)
     with pytest.raises(tb.ParameterError, match="an audit needs ten canaries or more, got 3"):
         sequential([1, 0, 1], [1, 0, 1], delta=0.0)
+
+
+@pytest.mark.parametrize("confidence", [1e-9, 0.3, 0.6, 0.8])
+def test_few_trials_that_show_half_the_noise_are_found(confidence: float) -> None:
+    labels = np.arange(20) % 2
+    found = sequential(labels, labels, delta=0.0, claim=(1.0, 0.0), confidence=confidence)
+    assert found.needed is not None
+    assert 0 < found.needed.value < 1000

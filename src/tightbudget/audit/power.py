@@ -29,7 +29,7 @@ def least_shown(shows: Callable[[int], bool], first: int, mu: float, trials: str
         if high > _MOST:
             return Estimate(math.inf, method)
     low = high // 2
-    while high > _CLOSE * low:
+    while high > max(_CLOSE * low, low + 1):
         middle = (low + high) // 2
         low, high = (low, middle) if shows(middle) else (middle, high)
     return Estimate(high, method)
