@@ -12,7 +12,9 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.mechanisms.test_batches import both_ways
 
 import tightbudget as tb
+from tightbudget.mechanisms.hidden_copies import hidden_copies
 from tightbudget.mechanisms.second_order import _Excess
+from tightbudget.mechanisms.subsampled import RemovePair
 from tightbudget.pairs.direction import Direction
 
 
@@ -31,9 +33,16 @@ def nothing_is_lost() -> bool:
 
 
 def copies_that_are_not_listed_count() -> bool:
-    # 1,000 places: about 70 copies are listed
-    pair = tb.Gaussian(2.0).batches(1000, of=1000, replacement=True).pair(Direction.REMOVE)
+    # 1,000 places: about 70 copies are listed; their number is told, the noise is so small
+    pair = tb.Gaussian(0.01).batches(1000, of=1000, replacement=True).pair(Direction.REMOVE)
+    assert isinstance(pair.above, RemovePair)  # type: ignore[attr-defined]
     return float(pair.p_only().upper[0]) > 0.0
+
+
+def copies_beyond_the_given_ones_count() -> bool:
+    pair = hidden_copies(1.0, np.array([0.2, 0.1]), 0.7, 1e-3)
+    assert pair is not None
+    return float(pair.p_only().upper[0]) >= 1e-3
 
 
 def two_records_of_the_clip_are_twice_the_clip_apart() -> bool:
@@ -55,7 +64,7 @@ def the_rates_are_on_their_sides_of_the_share() -> bool:
     for size, records in ((1, 3), (2, 3), (1, 10), (7, 10), (3, 7), (5, 11)):
         step, share = tb.Gaussian(2.0).batches(size, of=records), Fraction(size, records)
         attained = step.instance().base.rate  # type: ignore[union-attr]
-        if not Fraction(attained) <= share <= Fraction(step.pair(Direction.REMOVE).rate):  # type: ignore[attr-defined]
+        if not Fraction(attained) <= share <= Fraction(step.pair(Direction.REMOVE).above.q):  # type: ignore[attr-defined]
             return False
     return True
 
@@ -101,13 +110,18 @@ MUTATIONS = [
     ),
     Without(
         "what decides nothing has its mass",
-        {"undecided-mass": "mass = exact(0.0)"},
+        {"undecided-mass": "left = Enclosure(np.zeros(1), np.zeros(1))"},
         nothing_is_lost,
     ),
     Without(
         "copies that are not listed count as a loss of inf",
         {"copies-not-listed": "return at_most(0.0)"},
         copies_that_are_not_listed_count,
+    ),
+    Without(
+        "copies beyond those that are listed count where their number is hidden",
+        {"more-copies-than-listed": "pass"},
+        copies_beyond_the_given_ones_count,
     ),
     Without(
         "a replacement moves the sum by twice the clip",

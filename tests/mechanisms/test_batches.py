@@ -13,6 +13,8 @@ import mpmath
 import numpy as np
 import pytest
 from flint import arb, ctx
+from scipy import optimize
+from scipy import special as sp
 from tests.balls import ball, bins_of, contains, mass
 
 import tightbudget as tb
@@ -155,9 +157,10 @@ def test_bins_that_meet_at_0_add_up(step: tb.Mechanism) -> None:
         bins = pair.bins(x, np.full(x.size, slack))
         assert bins is not None
         reference = np.append(x, x[-1])
-        p = float(np.sum(bins.p.upper)) + float(pair.atoms().p.upper[0] + pair.p_only().upper[0])
+        atoms = pair.atoms()
+        p = float(np.sum(bins.p.upper)) + float(np.sum(atoms.p.upper) + pair.p_only().upper[0])
         q = float(np.sum(bins.q.upper * np.exp(-reference)))
-        q += float(pair.atoms().q.upper[0] + pair.q_only().upper[0])
+        q += float(np.sum(atoms.q.upper) + pair.q_only().upper[0])
         assert p == pytest.approx(1.0, abs=1e-12)
         assert q == pytest.approx(1.0, abs=1e-12)
         assert np.all(bins.w.lower <= bins.w.upper)
@@ -198,18 +201,42 @@ def test_the_hull_is_above_the_two_data_sets_in_either_order_at_every_epsilon(
 # -------------------------------------------------------------- one run, with replacement
 
 
-def delta_with_replacement(epsilon: float, m: float, size: int, records: int) -> float:
-    """The sum over the numbers of copies, for the base's epsilon ln(1 + (e^eps - 1) / eta)."""
-    eta = 1 - mpmath.power(1 - mpmath.mpf(1) / records, size)
-    moved = mpmath.log1p(mpmath.expm1(epsilon) / eta)
-    total = mpmath.mpf(0)
-    for k in range(1, size + 1):
-        chance = mpmath.binomial(size, k) * mpmath.mpf(records) ** -k
-        chance *= (1 - mpmath.mpf(1) / records) ** (size - k)
-        d = k * mpmath.mpf(m)
-        one = mpmath.ncdf(d / 2 - moved / d) - mpmath.exp(moved) * mpmath.ncdf(-d / 2 - moved / d)
-        total += chance * one
-    return float(total)
+def hidden(epsilon: float, m: float, weights: list[float]) -> float:
+    """h(e^epsilon) of hidden_copies.py, as a largest value over half-lines.
+
+    The event of no copy is {x > t}; those of k copies lie inside: half-lines that begin at t or
+    later, as it pays most (the dual of the minimum in the theorem).
+    """
+    y, k = math.exp(epsilon), np.arange(1.0, len(weights)) * m
+    own = k / 2 + epsilon / k
+
+    def gained(t: float) -> float:
+        at = np.maximum(own, t)
+        each = sp.ndtr(k - at) - y * sp.ndtr(-at)
+        return float(np.dot(weights[1:], each) - math.expm1(epsilon) * weights[0] * sp.ndtr(-t))
+
+    table = np.linspace(-10.0, 30.0, 4001)
+    best = float(table[np.argmax([gained(t) for t in table])])
+    found = optimize.minimize_scalar(
+        lambda t: -gained(t), bounds=(best - 0.01, best + 0.01), method="bounded",
+        options={"xatol": 1e-12},
+    )  # fmt: skip
+    return max(-float(found.fun), gained(best))
+
+
+def told(epsilon: float, m: float, weights: list[float]) -> float:
+    """Delta where the number of copies is told, drawn with the same shares if there is none."""
+    p = 1 - weights[0]
+    moved = math.log1p(math.expm1(epsilon) / p)
+    total = 0.0
+    for k, w in enumerate(weights[1:], 1):
+        near, far = k * m / 2 - moved / (k * m), -k * m / 2 - moved / (k * m)
+        total += w * float(mpmath.ncdf(near) - mpmath.exp(moved) * mpmath.ncdf(far))
+    return total
+
+
+def binomial(size: int, rate: float) -> list[float]:
+    return [math.comb(size, k) * rate**k * (1 - rate) ** (size - k) for k in range(size + 1)]
 
 
 def delta_of_mixture(epsilon: float, m: float, size: int, records: int) -> float:
@@ -248,11 +275,13 @@ def delta_of_mixture(epsilon: float, m: float, size: int, records: int) -> float
 @pytest.mark.parametrize("sigma", [0.8, 4.0])
 def test_one_batch_with_replacement(sigma: float, epsilon: float, size: int, records: int) -> None:
     found = tb.Gaussian(sigma).batches(size, of=records, replacement=True).delta(epsilon)
-    upper = delta_with_replacement(epsilon, 2 / sigma, size, records)
+    weights = binomial(size, 1 / records)
+    upper = hidden(epsilon, 2 / sigma, weights)
     lower = delta_of_mixture(epsilon, 2 / sigma, size, records)
-    assert lower <= upper * (1 + 1e-12)
-    assert found.upper == pytest.approx(upper, rel=2e-4, abs=1e-30)
-    assert found.upper >= upper * (1 - 1e-12)
+    assert lower <= upper * (1 + 1e-9)
+    assert upper <= told(epsilon, 2 / sigma, weights) * (1 + 1e-9)
+    # the outputs beside the two data sets are above their excess by little
+    assert upper * (1 - 1e-9) <= found.upper <= upper * 1.1
     assert found.lower == pytest.approx(lower, rel=2e-4, abs=1e-30)
     assert found.lower <= lower * (1 + 1e-12)
 
@@ -325,13 +354,9 @@ def test_one_batch_of_a_user_with_several_records(
     m, weights = 1.0, hypergeometric(size, batch, of)
     step = tb.Gaussian(2.0).batches(batch, of=of).group(size)
     found = step.delta(epsilon)
-    p, level = 1 - weights[0], math.exp(epsilon)
-    moved = math.log1p(math.expm1(epsilon) / p)
-    upper = 0.0
-    for k in range(1, len(weights)):
-        near, far = k * m / 2 - moved / (k * m), -k * m / 2 - moved / (k * m)
-        upper += weights[k] * float(mpmath.ncdf(near) - mpmath.exp(moved) * mpmath.ncdf(far))
-    assert found.upper == pytest.approx(upper, rel=2e-4)
+    level, upper = math.exp(epsilon), hidden(epsilon, m, weights)
+    assert upper * (1 - 1e-9) <= found.upper <= upper * 1.1
+    assert upper <= told(epsilon, m, weights)
     # users in the plane: old and new records, and others in two directions
     x, y = np.meshgrid(np.linspace(-14, 14, 281), np.linspace(-9, 9, 91), indexing="ij")
 
@@ -452,8 +477,10 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
      "replacement must be True or False, got 1"),
     (lambda: tb.Gaussian(1.0).batches(1, 7, sensitivity_of="norm"), tb.ParameterError,
      "sensitivity_of must be one of clip, replace-one, got 'norm'"),
-    (lambda: tb.Gaussian(1.0).batches(3, 7, replacement=True).group(2), tb.ParameterError,
-     "base must draw batches without replacement for a group, got Gaussian(sigma=1.0).batches("),
+    (lambda: tb.Gaussian(1.0).batches(9, 7, replacement=True).group(7), tb.ParameterError,
+     "batch must be at most of (7), got 9"),
+    (lambda: tb.Gaussian(1.0).batches(3, 7, replacement=True).group(7), tb.ParameterError,
+     "size must be at most 6 for batches of 3 of 7 records, got 7"),
     (lambda: tb.Gaussian(1.0).batches(3, 7).group(5), tb.ParameterError,
      "size must be at most 4 for batches of 3 of 7 records, got 5"),
     (lambda: tb.Gaussian(1.0).batches(3, 700).group(101), tb.ParameterError,
@@ -482,6 +509,33 @@ def test_the_pairs_are_their_own_mirror_images() -> None:
     pair = tb.Gaussian(1.0).batches(3, of=10, replacement=True).pair(Direction.REMOVE)
     assert isinstance(pair, HullPair)
     assert pair.reversed() is pair
+    # nearly all batches have records of this user: their number is told
+    pair = tb.Gaussian(1.0).batches(50, of=100).group(30).pair(Direction.REMOVE)
+    assert isinstance(pair, HullPair)
     base = pair.above.base  # type: ignore[attr-defined]
     assert isinstance(base, CopiesPair)
     assert base.reversed() is base
+
+
+@pytest.mark.slow
+def test_a_user_whose_records_are_in_every_batch_is_answered() -> None:
+    step = tb.Gaussian(181.0).batches(666, of=900).group(100)
+    pair = step.pair(Direction.REMOVE)
+    assert isinstance(pair, CopiesPair)
+    found = (step * 1).epsilon(1e-5, rtol=1e-3)
+    # of 74 copies in the mean, with a standard deviation of 4, each moves by 2 / 181
+    for copies, end in ((60, found.upper), (90, found.lower)):
+        alone = tb.Gaussian(181.0, sensitivity=2.0 * copies).epsilon(1e-5)
+        assert (alone.lower < end) if copies == 60 else (end < alone.upper)
+
+
+@pytest.mark.parametrize(("draws", "records", "size"), [(4, 5, 2), (3, 7, 6)])
+def test_a_user_with_several_records_has_binomial_numbers_of_copies(
+    draws: int, records: int, size: int
+) -> None:
+    made = tb.Gaussian(1.0).batches(draws, records, replacement=True).group(size)._whole._copies()  # type: ignore[attr-defined]
+    for k in range(1, draws + 1):
+        rate = Fraction(size, records)
+        exact = math.comb(draws, k) * rate**k * (1 - rate) ** (draws - k)
+        assert Fraction(made.lower[k - 1]) <= exact <= Fraction(made.upper[k - 1])
+    assert len(made) == draws

@@ -16,6 +16,7 @@ from tightbudget.mechanisms.batches_pairs import CopiesPair, HullPair
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian import Gaussian, GaussianPair
+from tightbudget.mechanisms.hidden_copies import hidden_copies
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
@@ -79,9 +80,10 @@ class Batches(Derived):
         )  # [2.4467, 2.5846]
 
     With ``replacement`` every one of the batch's places gets a record of its own, so that a
-    record may be in it several times. The upper bound sums delta over the numbers of copies, as
-    Balle, Barthe, Gaboardi 2018, Theorem 10 does; the lower bound is that of the same two data
-    sets, a mixture of Gaussians with binomial weights.
+    record may be in it several times. The lower bound is that of the same two data sets, a mixture
+    of Gaussians with binomial weights. The upper bound is the mirrored pair of these two data sets
+    again, and a few outputs beside it, since nobody sees how many copies a batch has
+    (:func:`~tightbudget.mechanisms.hidden_copies.hidden_copies` has the proof).
 
     Args:
         base: the Gaussian mechanism of one batch's sum.
@@ -214,12 +216,26 @@ def _hull(replaced: Gaussian, copies: Enclosure, places: int) -> Pair:
     # a larger rate, which is at most 1, dominates a smaller one
     rate = add_up(*copies.upper, rest) if rest or len(copies) > 1 else float(copies.upper[0])
     rate = min(rate, 1.0)
+    if len(copies) > 1 and (hidden := _hidden(m, copies, rest)) is not None:
+        return hidden
     least = add_down(*copies.lower)
     # the chances of 1, 2, ... copies where there is one
     shares = (copies / Enclosure(np.array([least]), np.array([rate]))).clipped(0.0, 1.0)
     base = CopiesPair(m, shares, next_up(rest / least) if rest else 0.0)
+    if rate == 1.0:
+        return base  # each batch has a copy
+    keep = (1 - rate) * np.array([1 - 2 * UNIT, 1 + 2 * UNIT])
+    left = base.undecided() * Enclosure(keep[:1], keep[1:])  # guard: undecided-mass
     # guard: mirrored-below-zero
-    return HullPair(RemovePair(base, rate), AddPair(base, rate), base.undecided(), rate)
+    return HullPair(RemovePair(base, rate), AddPair(base, rate), left)
+
+
+def _hidden(m: float, copies: Enclosure, rest: float) -> HullPair | None:
+    """The pair above a step that does not tell how many copies there are, where it is known."""
+    chances = copies.upper.copy()
+    chances[0] = add_up(chances[0], rest)  # so that what is left is below the chance of no copy
+    none = double_down(1 - sum((Fraction(x) for x in chances.tolist()), Fraction(0)))
+    return hidden_copies(m, chances, none, rest) if none > _LEAST_CHANCE else None
 
 
 def _instance(
@@ -253,26 +269,27 @@ _MOST_IN_BATCH = 100
 
 @dataclass(frozen=True)
 class GroupInBatches(Mechanism):
-    """Is ``base`` without replacement for neighbours of which ``size`` records are replaced.
+    """Is ``base`` for neighbours of which ``size`` records are replaced.
 
     Guarantee: the exact epsilon and delta lie between two bounds. A batch has i of the user's
-    records with the chance w_i = C(size, i) C(of - size, batch - i) / C(of, batch).
-    Upper bound: with p = 1 - w_0 the union, over i >= 1 with the shares w_i / p, of the hulls of
-    the Gaussian mechanism that moves by i replacements, sampled at the rate p. Proof: draw i from
-    these shares and give it away. A batch without any record of the user is a random set of
-    batch - i others, and i more; one with i of them is the same set with these in the places of
-    the i others. Their sums are at most i replacements apart, and delta(eps) is jointly convex.
+    records with the chance w_i = C(size, i) C(of - size, batch - i) / C(of, batch), and with
+    replacement with that of i hits in ``batch`` draws, each at the rate size / of.
     Lower bound: all others are -c v, and the user's records c v in the first data set and -c v in
     the second. Then a step is sum_i w_i N(i s, sigma^2) against N(0, sigma^2) exactly, for the
     distance s that one replacement moves the sum.
+    Upper bound: :func:`~tightbudget.mechanisms.hidden_copies.hidden_copies`. A batch without any
+    record of the user is others in a random order; one with i of them has them in the places of
+    the last i. Where w_0 is so small that this says nothing, i is told: with p = 1 - w_0 the
+    union, over i >= 1 with the shares w_i / p, of the hulls of the Gaussian mechanism that moves by
+    i replacements, sampled at the rate p.
     Source: Ganesh 2024, arXiv 2401.10294, for the weights.
 
     Args:
-        base: batches of a fixed size, without replacement.
+        base: batches of a fixed size.
         size: records of the user, in 2 ... 100; a batch without any of them must be possible.
 
     Raises:
-        ParameterError: ``base`` draws with replacement, or ``size`` is out of its range.
+        ParameterError: ``size`` is out of its range.
     """
 
     base: Batches
@@ -283,9 +300,8 @@ class GroupInBatches(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.base.replacement:
-            raise refuse("base", "draw batches without replacement for a group", self.base)
-        most = min(_MOST_IN_BATCH, self.base.of - self.base.batch)
+        others = 1 if self.base.replacement else self.base.batch
+        most = min(_MOST_IN_BATCH, self.base.of - others)
         if self.size > most:
             must = f"be at most {most} for batches of {self.base.batch} of {self.base.of} records"
             raise refuse("size", must, self.size)
@@ -293,6 +309,8 @@ class GroupInBatches(Mechanism):
     def _copies(self) -> Enclosure:
         """The chances that a batch has 1, 2, ... records of the user, as far as they are listed."""
         size, batch, of = self.size, self.base.batch, self.base.of
+        if self.base.replacement:
+            return _binomial(batch, of, size)
         chance = Fraction(1)
         for i in range(size):  # no record is in the batch
             chance *= Fraction(of - batch - i, of - i)
@@ -307,7 +325,9 @@ class GroupInBatches(Mechanism):
         return Enclosure(*map(np.array, ends))
 
     def pair(self, direction: Direction) -> Pair:
-        return _hull(self.base._replaced(), self._copies(), min(self.size, self.base.batch))
+        size, batch = self.size, self.base.batch
+        places = batch if self.base.replacement else min(size, batch)
+        return _hull(self.base._replaced(), self._copies(), places)
 
     def instance(self) -> Mechanism | None:
         return _instance(self.base._replaced(), self._copies(), self.relation)
@@ -392,27 +412,27 @@ def rate_for_second_order(s: float) -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def _binomial(batch: int, of: int) -> Enclosure:
-    """The chances of 1, 2, ... hits in ``batch`` independent draws from ``of`` >= 2 records.
+def _binomial(batch: int, of: int, size: int = 1) -> Enclosure:
+    """The chances of 1, 2, ... hits of ``size`` records in ``batch`` draws from ``of`` > ``size``.
 
     Returns:
         (n,) enclosures; the chance of more than n hits is below twice ``_LEAST_CHANCE``, and 0 if
         n is ``batch``.
     """
-    # (1 - 1 / of)^batch: log1p of a rounded quotient, the product, and exp of a number in [-2, 0]
-    exponent = batch * math.log1p(-1.0 / of)
+    # (1 - size / of)^batch: log1p of a rounded quotient, the product, and exp
+    exponent = batch * math.log1p(-size / of)
     chance = math.exp(exponent)
     off = (EXP + (LOG1P + 6.0) * abs(exponent)) * UNIT
     values, offs = [], []
     for k in range(1, batch + 1):
-        # C(b, k) n^-k (1 - 1/n)^(b - k) from that of k - 1: integers below 2^53, or rounded once,
-        # in four operations
-        chance = chance * (batch - k + 1) / (k * (of - 1.0))
-        off += 6 * UNIT
+        # C(b, k) (m/n)^k (1 - m/n)^(b - k) from that of k - 1: integers below 2^53, or rounded
+        # once each, in five operations
+        chance = chance * (batch - k + 1) / (k * (of - float(size))) * size
+        off += 8 * UNIT
         values.append(chance)
         offs.append(off)
         # from twice the mean on, each chance is at most half of the one before
-        if k >= 2.0 * batch / (of - 1.0) and chance < _LEAST_CHANCE:
+        if k >= 2.0 * batch * size / (of - float(size)) and chance < _LEAST_CHANCE:
             break
     mass, relative = np.array(values), np.array(offs)
     return Enclosure(mass * (1 - relative), mass * (1 + relative))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import special as sp
@@ -19,6 +19,8 @@ from tightbudget.numerics.rounding import (
 from tightbudget.numerics.special import ERF_ULPS
 from tightbudget.pairs.atomic import at_most
 from tightbudget.pairs.pair import Atoms, Bins, Pair, Sketch
+
+_PICTURED = 32  # numbers of copies
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +76,15 @@ class CopiesPair(Pair):
         return math.inf, math.inf
 
     def sketch(self) -> Sketch:
-        # one more copy is rarer by a factor of k: a dozen are enough to plan with
-        shown = self._gaussians()[:12]
-        sketches = [pair.sketch() for pair in shown]
-        weights = np.log(self.shares.upper)
+        # the likeliest numbers of copies are enough to plan with
+        shown = np.sort(np.argsort(self.shares.upper)[-_PICTURED:])
+        gaussians = self._gaussians()
+        sketches = [gaussians[i].sketch() for i in shown]
+        weights = np.log(self.shares.upper[shown])
         return Sketch(
             np.concatenate([sketch.losses for sketch in sketches]),
             np.concatenate(
-                [sketch.log_masses + w for sketch, w in zip(sketches, weights, strict=False)]
+                [sketch.log_masses + w for sketch, w in zip(sketches, weights, strict=True)]
             ),
         )
 
@@ -121,21 +124,30 @@ class HullPair(Pair):
     1 - e^-eps + e^-eps times delta(eps) of the other direction.
 
     Args:
-        above: the base pair mixed on the side of P.
+        above: the pair whose losses above 0 count.
         below: ``above`` with its two sides exchanged.
-        undecided: Q(L < 0) - Q(L > 0) of the base.
-        rate: the share q of P in ``above``.
+        left: (1,) the mass of the loss 0, under P and Q alike.
+        losses: (n,) nats, > 0, of outputs beside ``above``, which are mirrored, too.
+        masses: (n,) the P-masses of these outputs, at least.
+        beyond: the P-mass of a loss of inf beside ``above``, at least.
     """
 
     above: Pair
     below: Pair
-    undecided: Enclosure
-    rate: float
+    left: Enclosure
+    losses: FloatArray = field(default_factory=lambda: np.zeros(0))
+    masses: FloatArray = field(default_factory=lambda: np.zeros(0))
+    beyond: float = 0.0
 
     def atoms(self) -> Atoms:
-        keep = (1 - self.rate) * np.array([1 - 2 * UNIT, 1 + 2 * UNIT])
-        mass = self.undecided * Enclosure(keep[:1], keep[1:])  # guard: undecided-mass
-        return Atoms(mass, mass, np.zeros(1), np.zeros(1))
+        zero, losses = np.zeros(1), self.losses
+        more = exact(self.masses)
+        less = more * exp_enclosure(-losses)
+        return (
+            Atoms(self.left, self.left, zero, zero)
+            .join(Atoms(more, less, losses, losses))
+            .join(Atoms(less, more, -losses, -losses))
+        )
 
     def bins(self, edges: FloatArray, slack: FloatArray) -> Bins:
         # an edge that may be 0 is moved to where it surely is not above
@@ -169,10 +181,10 @@ class HullPair(Pair):
         )
 
     def p_only(self) -> Enclosure:
-        return self.above.p_only()
+        return self.above.p_only() + at_most(self.beyond)
 
     def q_only(self) -> Enclosure:
-        return self.above.p_only()
+        return self.p_only()
 
     def max_loss(self) -> tuple[float, float]:
         return math.inf, math.inf
@@ -188,19 +200,24 @@ class HullPair(Pair):
         bins = self.bins(edges, np.zeros(edges.size))
         p, behind = bins.p.upper[:-1], np.log(np.maximum(bins.w.lower[:-1], 1.0))
         with np.errstate(divide="ignore"):
-            log_masses = np.log(np.append(p, self.atoms().p.upper))
-        return Sketch(np.append(edges - behind, 0.0), log_masses)
+            atoms = self.atoms()
+            log_masses = np.log(np.append(p, atoms.p.upper))
+        return Sketch(np.append(edges - behind, atoms.loss_upper), log_masses)
 
     def log_tail_moment(self, x: float, s: float) -> tuple[float, float]:
+        least, most = self.above.log_tail_moment(max(x, 0.0), s)
+        there = self.losses > x
+        if np.any(there):
+            beside = float(np.logaddexp.reduce(np.log(self.masses[there]) + s * self.losses[there]))
+            most = float(np.logaddexp(most, beside)) + 1e-12 * (1 + abs(most) + abs(beside))
         if x >= 0.0:
-            return self.above.log_tail_moment(x, s)
+            return least, most
         # e^(s L) is at most 1 for losses up to 0
-        least, most = self.above.log_tail_moment(0.0, s)
         most = float(np.logaddexp(most, 0.0))
         return least, most + 1e-12 * (1 + abs(most))
 
     def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
-        found = self.above.closed_delta(abs(epsilon))
+        found = self.above.closed_delta(abs(epsilon)) if not self.masses.size else None
         if epsilon >= 0.0 or found is None:
             return found
         # delta(-eps) = 1 - e^-eps + e^-eps delta(eps), in numbers of at most 1

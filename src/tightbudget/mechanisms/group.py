@@ -67,8 +67,8 @@ class Group(Derived):
     convexity). The lower bound is that of (1 - p) Q + p P_1, of a query that one record of the
     group moves as far as all of them.
 
-    On batches of a fixed size the numbers of records are hypergeometric: the upper bound gives
-    them away, the lower bound is that of two data sets (:class:`GroupInBatches`).
+    On batches of a fixed size the numbers of records are hypergeometric, or binomial with
+    replacement; the lower bound is that of two data sets (:class:`GroupInBatches`).
 
     Shares of sizes that are below 1e-290, and those of neighbouring sizes where more than 1,000
     sizes have a larger one, are moved to a larger size for the upper bound, and to a smaller
@@ -85,8 +85,8 @@ class Group(Derived):
     Args:
         base: a mechanism with additive noise and a sensitivity (not Staircase, whose noise depends
             on it), or an exponential one, sampled or not; or an either of such mechanisms; or a
-            group of one; or a Gaussian on batches of a fixed size without replacement, of which
-            ``size`` is at most 100 and all are replaced.
+            group of one; or a Gaussian on batches of a fixed size, of which ``size`` is at most
+            100 and all are replaced.
         size: records of the user, in 1 ... 100,000.
 
     Raises:
