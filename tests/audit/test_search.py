@@ -66,6 +66,8 @@ def test_an_honest_function_is_consistent() -> None:
     [
         ({"runs": 100}, "runs must be 320 or more for 8 pairs, got 100"),
         ({"pairs": 0}, "pairs must be an integer >= 1, got 0"),
+        ({"function": 3}, "function must be a function, got 3"),
+        ({"make_neighbours": (0, 1)}, "make_neighbours must be a function, got (0, 1)"),
         ({"make_neighbours": lambda i: i}, "make_neighbours(0) must be two inputs, got 0"),
         ({"function": lambda data: {data}}, "hashable, such as a text or a tuple, got a set"),
         ({"function": lambda data: object()}, "hashable, such as a text or a tuple, got a object"),

@@ -75,6 +75,9 @@ def search(
     Raises:
         ParameterError: an argument is refused, or an output is neither a number nor hashable.
     """
+    for name, given in {"function": function, "make_neighbours": make_neighbours}.items():
+        if not callable(given):
+            raise refuse(name, "be a function", given)
     tries, calls = positive_count(pairs=pairs), positive_count(runs=runs)
     if calls < 4 * FEWEST * tries:
         raise refuse("runs", f"be {4 * FEWEST * tries} or more for {tries} pairs", runs)
