@@ -38,7 +38,7 @@ def reference() -> str:
 def _exit_codes() -> str:
     """The table of exit codes and their meanings."""
     rows = sorted((code, meaning) for _, code, meaning in EXIT_CODES)
-    refuted = (REFUTED, "`check` has refuted a number: it is too low")
+    refuted = (REFUTED, "`check` has refuted a number, which is too low, or `audit` a plan")
     rows = [(0, "done"), *rows, refuted, (INTERRUPTED, "interrupted")]
     lines = [f"| {code} | {meaning} |" for code, meaning in rows]
     return "\n".join(["| exit code | |", "| --- | --- |", *lines])

@@ -9,6 +9,7 @@ import pytest
 from tests.cli import terminal
 
 import tightbudget as tb
+from tightbudget.cli.refusals import REFUTED
 
 
 @pytest.fixture
@@ -44,6 +45,18 @@ def test_scores_and_guesses_are_audited(tmp_path: Path, plan: Path) -> None:
     alone = tb.audit.one_run_of_guesses(made, labels, delta=1e-5, confidence=0.9)
     assert found == alone.to_dict()
     assert found["verdict"] == "no claim"
+
+
+def test_a_plan_that_is_refuted_has_an_exit_code_of_its_own(tmp_path: Path, plan: Path) -> None:
+    draws = np.random.default_rng(3)
+    labels = draws.integers(0, 2, 600)
+    for far, code in [(50.0, REFUTED), (0.0, 0)]:
+        scores = draws.normal(size=600) + far * labels
+        file = written(tmp_path / "scores.csv", "score,included", scores.tolist(), labels.tolist())
+        for words in [(), ("--json",)]:
+            found = terminal.run("audit", file, "--plan", plan, "--delta", "1e-5", *words)
+            assert found.exit_code == code
+            assert ("consistent" in found.stdout) == (code == 0)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tightbudget import read_plan
 from tightbudget.cli.ledger.options import ByDefault, opened
 from tightbudget.cli.options import AsJson, number
 from tightbudget.cli.output import Stopwatch, print_answer, print_rows
+from tightbudget.cli.refusals import REFUTED
 from tightbudget.drawing import picture, picture_path
 from tightbudget.errors import FileError, ParameterError
 from tightbudget.numerics.validate import count, float_of
@@ -55,8 +56,8 @@ def audit(
 
     Each line is a canary: included is 1 if it was in the data and 0 if not, as a fair coin has
     decided; score is higher the more it looks included; guess is 1, 0 or empty. The lower bounds
-    hold with the confidence, and "refuted" is wrong with a probability of 1 - confidence. A plan
-    that is not refuted is not proved.
+    hold with the confidence, and "refuted" (exit code 8) is wrong with a probability of 1 -
+    confidence. A plan that is not refuted is not proved.
 
     With --ledger, --budget and --key, the verdict is written down beside the budget, as an event
     that changes no balance.
@@ -82,10 +83,12 @@ def audit(
     if json:
         said = {"canaries": str(canaries), **({} if plan is None else {"plan": str(plan)}), **asked}
         print_answer({**found.to_dict(), **kept}, said, watch)
-        return
-    wrote = {} if out is None else {"wrote": str(out)}
-    at = {name: str(number) for name, number in kept.items()}
-    print_rows(wrote | found.rows() | at | {"seconds": f"{watch.seconds:.2f}"})
+    else:
+        wrote = {} if out is None else {"wrote": str(out)}
+        at = {name: str(number) for name, number in kept.items()}
+        print_rows(wrote | found.rows() | at | {"seconds": f"{watch.seconds:.2f}"})
+    if found.verdict == "refuted":
+        raise typer.Exit(REFUTED)
 
 
 class AuditPlace(NamedTuple):

@@ -20,7 +20,7 @@ _MEANT = {
 }
 
 INTERRUPTED = 130
-REFUTED = 8  # an answer of its own: "check" has proved that the printed number is too low
+REFUTED = 8  # an answer of its own: "check" or "audit" has refuted what was claimed
 
 # The first line whose class fits a refusal has its exit code.
 EXIT_CODES: tuple[tuple[type[TightBudgetError], int, str], ...] = (
