@@ -23,10 +23,11 @@ def has_bins(case: Case, direction: Direction = Direction.REMOVE) -> bool:
 
 CONTINUOUS = [(case, direction) for case, direction in ASKED if has_bins(case)]
 # pairs whose bins are those of *every* choice of exact edges within the slack; one that finds
-# its outputs by bisection, or that has integers, chooses where in there it cuts; a truncated sample
-# of Gaussian noise has a mixture beside a record that displaces another one
+# its outputs by bisection, or that has integers, chooses where in there it cuts; batches with
+# replacement have a mixture of numbers of copies, a truncated sample of Gaussian noise one beside a
+# record that displaces another one
 CHOOSES = (
-    "Additive", "MixtureOfGaussians", "DiscreteGaussian", "group(",
+    "Additive", "MixtureOfGaussians", "DiscreteGaussian", "group(", "replacement=True",
     "Gaussian(sigma=1.0).truncated_poisson(",
 )  # fmt: skip
 EVERY_EDGE = [
