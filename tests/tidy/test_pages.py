@@ -49,6 +49,18 @@ def test_prose_is_in_lines_of_at_most_120_characters() -> None:
     assert not broken, "break these lines of prose:\n" + "\n".join(broken)
 
 
+def test_no_line_of_a_formula_reads_as_an_item_of_a_list() -> None:
+    """Items begin with "-" here: a line that begins with "+" is a sum that was broken."""
+    broken = []
+    for page in PAGES:
+        fenced = False
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+            fenced ^= bool(FENCE.match(line))
+            if not fenced and re.match(r" {0,3}[+*] ", line):
+                broken.append(f"{named(page)}:{number}")
+    assert not broken, "break these sums elsewhere:\n" + "\n".join(broken)
+
+
 LONG = "word " * 30
 
 
