@@ -42,12 +42,12 @@ from scipy import special as sp
 from tightbudget.mechanisms.batches_pairs import HullPair
 from tightbudget.mechanisms.mixture_of_gaussians import Mixture, MixturePair
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure
-from tightbudget.numerics.rounding import FloatArray, add_down, add_up, mul_up
+from tightbudget.numerics.rounding import TINY, FloatArray, add_down, add_up, mul_up
 
 # Losses and moves over sigma are below 700, so that no exponential overflows, and the bounds of
 # normal masses, ratios and sums of a hundred of them are some 1e-13 of a term off.
 _ROUNDED = 1e-12
-_LEAST = 1e-100  # of the chance of a loss beyond the last one listed
+_LEAST = TINY  # of the chance of a loss beyond the last one listed
 _MOST = 700.0  # the largest exponent
 # Moves of eight sigma or more have so many losses beyond the last one; there a batch shows the
 # number of copies anyway.
