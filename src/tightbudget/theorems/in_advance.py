@@ -35,7 +35,8 @@ __all__ = ["delta", "epsilon"]
 _LEAST, _LARGEST = 1e-6, 50.0  # of the range
 _MOST_RUNS = 20_000
 # SciPy's binomial sums are granted so much, relative: they agree with exact ones to 1e-11 (tested).
-_SEEN = 1e-7
+_SEEN = 1e-6
+_NATS = 690.0  # e^690 is a double; from there on delta is bounded by its value there
 
 
 def delta(step_epsilon: float, runs: int, epsilon: float) -> Bounds:
@@ -44,7 +45,7 @@ def delta(step_epsilon: float, runs: int, epsilon: float) -> Bounds:
     Guarantee: ``runs`` mechanisms of bounded range ``step_epsilon``, such as exponential mechanisms
     at this epsilon, whose scores are all fixed before the first one runs, are
     (epsilon, result.upper)-DP together; some are not (epsilon, d)-DP for any d < result.lower.
-    Source: Dong, Durfee, Rogers 2020, Theorem 2.
+    Source: Dong, Durfee, Rogers 2020, arXiv 1909.13830; proved again in the module's docstring.
 
     Args:
         step_epsilon: the range of each mechanism, in [1e-6, 50], nats.
@@ -94,6 +95,8 @@ def _delta(span: float, k: int, epsilon: float) -> Bounds:
     """The largest D(l, t) over all l, each at its best t."""
     if epsilon >= mul_up(k, span):
         return Bounds(0.0, 0.0)
+    if epsilon > _NATS:
+        return Bounds(0.0, _delta(span, k, _NATS).upper)
     few = np.arange(k, dtype=np.float64)
     t = (epsilon + (few + 1.0) * span) / (k + 1.0)
     few, t = few[t < span], t[t < span]
@@ -103,7 +106,7 @@ def _delta(span: float, k: int, epsilon: float) -> Bounds:
     q = np.clip(-np.expm1(-t) / near, 1e-300, 1.0 - 2.0**-53)
     p = np.clip(np.exp(t - span) * q, 1e-300, 1.0 - 2.0**-53)
     # those that may be the largest, by other digits of both chances
-    few_p, few_q = sp.bdtr(few, k, p), math.exp(min(epsilon, 700.0)) * sp.bdtr(few, k, q)
+    few_p, few_q = sp.bdtr(few, k, p), math.exp(epsilon) * sp.bdtr(few, k, q)
     roughly, off_by = few_p - few_q, _SEEN * (few_p + few_q)
     likely = np.flatnonzero(roughly + off_by >= np.max(roughly - off_by))
     b = exp_down(-span), exp_up(-span)
