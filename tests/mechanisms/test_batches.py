@@ -143,6 +143,7 @@ def test_the_upper_pair_has_the_masses_of_the_hull(
         tb.Gaussian(0.4).batches(2, of=3),
         tb.Gaussian(2.0).batches(40, of=100, replacement=True),
         tb.Gaussian(0.7).batches(2, of=2, replacement=True),
+        tb.Gaussian(1.0).batches(50, of=100).group(30),  # the number of records is told
     ],
 )
 def test_bins_that_meet_at_0_add_up(step: tb.Mechanism) -> None:

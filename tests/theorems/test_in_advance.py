@@ -95,7 +95,7 @@ def test_an_epsilon_beyond_doubles_has_the_bound_of_a_smaller_one() -> None:
     assert in_advance.delta(50.0, 30, 1000.0) == tb.Bounds(
         0.0, in_advance.delta(50.0, 30, 690.0).upper
     )
-    # delta of 690 is below 1 - e^690 e^-1500, and above what the largest loss of all runs leaves
+    # the largest loss of all runs together is 1,500
     assert in_advance.delta(50.0, 30, 690.0).lower > 0.0
     assert in_advance.epsilon(50.0, 30, 1e-9).upper <= 1500.0 * (1 + 1e-12)
 

@@ -112,16 +112,15 @@ class CopiesPair(Pair):
 
 @dataclass(frozen=True, eq=False)
 class HullPair(Pair):
-    """The pair whose delta(eps) is that of ``above`` for eps >= 0, and which is its own mirror.
+    """The pair that has the losses l > 0 of ``above``, and is its own mirror image.
 
-    With A = ``above``, losses l > 0 have A's masses under P and Q, losses -l have them exchanged,
-    and the loss 0 has what is left on either side. Let (P, Q) be the base pair of A, its own
-    mirror image, and A = ((1 - q) Q + q P, Q): A's mass of losses > 0 under both of its sides is
-    1 - (1 - q) (Q(L < 0) - Q(L > 0)) together, so that the rest is not negative.
+    Losses l > 0 have the masses of ``above`` under P and Q, beside the outputs that ``losses``,
+    ``masses`` and ``beyond`` list; losses -l have all these masses exchanged. The loss 0 has
+    ``left``, the rest.
 
-    Guarantee: delta(eps) of this pair is at least that of any mechanism whose delta(eps) in both
-    directions is at most that of ``above`` for all eps >= 0, for all real eps: at -eps it is
-    1 - e^-eps + e^-eps times delta(eps) of the other direction.
+    Guarantee: for eps >= 0 delta(eps) is that of ``above`` and of the listed outputs together. So
+    for all real eps it is at least that of any mechanism that is below this at all eps >= 0, in
+    both directions: at -eps it is 1 - e^-eps + e^-eps times delta(eps) of the other direction.
 
     Args:
         above: the pair whose losses above 0 count.
