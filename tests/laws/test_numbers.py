@@ -286,6 +286,8 @@ EXAMPLES: list[Example] = [
         Example(module.delta, {"step_epsilon": 0.25, "step_delta": 1e-4, "runs": 3, "epsilon": 0.5})
         for module in (theorems.kov, theorems.advanced)
     ),
+    Example(theorems.in_advance.epsilon, {"step_epsilon": 0.25, "runs": 3, "delta": 1e-3}),
+    Example(theorems.in_advance.delta, {"step_epsilon": 0.25, "runs": 3, "epsilon": 0.5}),
     Example(theorems.kov.points, {"step_epsilon": 0.25, "step_delta": 1e-4, "runs": 3}),
     Example(theorems.naive.total, {"steps": [(0.25, 1e-4, 3)]}),
     Example(theorems.renyi.epsilon, {"divergence": divergence, "delta": 0.125, "runs": 3}),
