@@ -61,7 +61,7 @@ from tightbudget.adapters import sklearn as adapter
 from tightbudget.adapters.sklearn import PrivateAccuracy, PrivateGridSearchCV
 from tightbudget.output_dp.amount import exact
 from tightbudget.output_dp.guarantee import OutputDP
-from tightbudget.promises.charging import Keyed
+from tightbudget.promises.keyed import Keyed
 from tightbudget.release.default_meter import default_meter
 from tightbudget.release.noise.trials import number_of_trials
 from tightbudget.release.release import paid, what_if

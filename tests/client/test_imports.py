@@ -12,7 +12,7 @@ import sys
 for name in sys.argv[1:]:
     sys.modules[name] = None
 import tightbudget as tb
-from tightbudget.promises import charging, values
+from tightbudget.promises import keyed, payer, values
 print(tb.RemoteLedger("http://127.0.0.1:1"), end=" ")
 print(tb.client.RemoteHold.__name__, tb.client.RemoteBudget.__name__)
 loaded = {name.partition(".")[0] for name in sys.modules if sys.modules[name] is not None}

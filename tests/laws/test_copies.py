@@ -31,7 +31,7 @@ import tightbudget as tb
 from tightbudget.client.remote import RemoteBudget, RemoteHold
 from tightbudget.output_dp.account import Account
 from tightbudget.output_dp.pricing import OutputDPOdometerRule
-from tightbudget.promises.charging import Keyed
+from tightbudget.promises.keyed import Keyed
 from tightbudget.release.noise.noise import Pool
 from tightbudget.release.release import started
 from tightbudget.release.stopping import StoppingCallback
@@ -146,8 +146,8 @@ OTHERS = {
 }
 ROOMS = ("output_dp", "release", "adapters", "tables", "marginals")
 MODULES = (
-    "ledger.block_set", "ledger.budget", "ledger.hold", "ledger.ledger", "promises.charging",
-    "promises.charged_blocks", "client.remote",
+    "ledger.block_set", "ledger.budget", "ledger.hold", "ledger.ledger", "promises.hold",
+    "promises.keyed", "promises.payer", "promises.charged_blocks", "client.remote",
 )  # fmt: skip
 
 

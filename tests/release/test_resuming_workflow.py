@@ -21,7 +21,7 @@ from tests.release.test_workflow_run import PRICED, QUIET, TRUE, WORKFLOW
 
 import tightbudget as tb
 from tightbudget.output_dp.account import State
-from tightbudget.promises.charging import Keyed
+from tightbudget.promises.keyed import Keyed
 from tightbudget.release.kept_run import KeptRun
 from tightbudget.release.workflow_run import WorkflowRun
 

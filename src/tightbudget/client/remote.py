@@ -22,7 +22,8 @@ from tightbudget.promises.audited import AuditRecord, AuditResult
 from tightbudget.promises.block_names import BlockNames
 from tightbudget.promises.chain import Head
 from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
-from tightbudget.promises.charging import BaseHold, Payer
+from tightbudget.promises.hold import BaseHold
+from tightbudget.promises.payer import Payer
 from tightbudget.promises.pricing import Stored, content_of
 from tightbudget.promises.secret import opens
 from tightbudget.promises.text import check_encodable, printable, question_text, storable_cell

@@ -35,7 +35,8 @@ from tightbudget.output_dp.worst_case_filters import (
     ZCDPFilter,
 )
 from tightbudget.promises.charged_blocks import BaseBlockRange
-from tightbudget.promises.charging import Keyed, Payer
+from tightbudget.promises.keyed import Keyed
+from tightbudget.promises.payer import Payer
 from tightbudget.release.noise.noise import FixedNoise, OpenDPNoise
 from tightbudget.tables.session import Session
 

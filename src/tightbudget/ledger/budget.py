@@ -21,7 +21,7 @@ from tightbudget.numerics.validate import positive_count
 from tightbudget.output_dp.amount import Amount, ExactAmount, Price, exact, exact_probability
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.audited import AuditRecord, AuditResult
-from tightbudget.promises.charging import Payer
+from tightbudget.promises.payer import Payer
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.units import NOTHING, Units
 from tightbudget.promises.values import Event, Preview, Statement

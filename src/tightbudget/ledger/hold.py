@@ -11,7 +11,7 @@ from tightbudget.ledger.session import LedgerSession
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
-from tightbudget.promises.charging import BaseHold
+from tightbudget.promises.hold import BaseHold
 from tightbudget.promises.pricing import Stored
 from tightbudget.promises.secret import new_secret, opens
 from tightbudget.promises.seen import Seen

@@ -23,7 +23,8 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import cell_from_lists
-from tightbudget.promises.charging import Asking, BaseHold
+from tightbudget.promises.hold import BaseHold
+from tightbudget.promises.keyed import Asking
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Receipt
 from tightbudget.workflows.prices import PricedWorkflow

@@ -1,6 +1,6 @@
 """Sets of blocks, and ranges of them that pay, as their callers see them, wherever the ledger is.
 
-The two ledgers derive their classes from these, as :mod:`tightbudget.promises.charging` says.
+The two ledgers derive their classes from these, as :mod:`tightbudget.promises.payer` says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.pricing import Guarantee
 from tightbudget.promises.block_names import BlockNames, Values
-from tightbudget.promises.charging import BaseHold, Keyed
+from tightbudget.promises.hold import BaseHold
+from tightbudget.promises.keyed import Keyed
 from tightbudget.promises.values import BlockTerms, Preview, Statement, statements_table
 
 H = TypeVar("H", bound="BaseHold[Any]")

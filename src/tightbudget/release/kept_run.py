@@ -10,7 +10,8 @@ from tightbudget.numerics.validate import refuse
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.promises.chain import canonical, digest
-from tightbudget.promises.charging import Asking, BaseHold, Keyed, Places
+from tightbudget.promises.hold import BaseHold
+from tightbudget.promises.keyed import Asking, Keyed, Places
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Started
 

@@ -27,7 +27,8 @@ from tightbudget.errors import BudgetExceeded, FileError, KeyConflictError, Sett
 from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.promises.charging import BaseHold, Keyed
+from tightbudget.promises.hold import BaseHold
+from tightbudget.promises.keyed import Keyed
 from tightbudget.tables.kept_answers import KeptAnswer, KeptAnswers
 
 # keys of one question that are tried; each of them but the last is a process that has died

@@ -18,7 +18,8 @@ from tightbudget.output_dp.amount import Amount, exact, printed_up
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.output_dp.transactions import Uncopied
 from tightbudget.promises.charged_blocks import BaseBlockRange
-from tightbudget.promises.charging import BaseHold, Keyed
+from tightbudget.promises.hold import BaseHold
+from tightbudget.promises.keyed import Keyed
 from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
