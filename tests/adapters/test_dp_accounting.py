@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 from tests.exact import Composed, Outputs
 
 import tightbudget as tb
-from tightbudget.adapters import dp_accounting as adapter
 from tightbudget.adapters.dp_accounting import (
     EventError,
     TightPrivacyAccountant,
     from_dp_event,
 )
+from tightbudget.adapters.dp_accounting import events as adapter
 from tightbudget.theorems.best_of_many import Repetitions
 
 Relation = dp.NeighboringRelation
@@ -715,7 +715,7 @@ def test_the_divergence_of_a_sampled_gaussian_at_a_low_order() -> None:
 
 def tabulated(event: Any) -> Callable[[float], float]:
     """The upper bound of the divergence of a best of many runs, by order."""
-    inner = tuple(adapter._steps_of(event.event, tb.Neighbouring.ADD_OR_REMOVE))
+    inner = tuple(adapter.steps_of(event.event, tb.Neighbouring.ADD_OR_REMOVE))
     number = Repetitions(mean=event.mean, shape=event.shape)
     table = adapter._selected(inner, tb.Neighbouring.ADD_OR_REMOVE, number)
     assert table is not None
@@ -1003,7 +1003,7 @@ class Later:
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     def mechanisms(name: str, relation: Any = ADD, **values: Any) -> list[Any]:
         event = type(name, (Later,), {})(**values)
-        return list(adapter._LATER[name](event, adapter._RELATIONS[relation]))
+        return list(adapter._LATER[name](event, adapter.RELATIONS[relation]))
 
     return mechanisms
 

@@ -18,6 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.adapters import dp_accounting as adapter
+from tightbudget.adapters.dp_accounting import events as converters
 from tightbudget.mechanisms import mixture_of_gaussians
 
 ADD = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -170,7 +171,7 @@ MUTATIONS = [
         "the count is forgotten",
         {
             "self-composition-count": (
-                "return [(step, runs) for step, runs in _steps_of(event.event, relation)]"
+                "return [(step, runs) for step, runs in steps_of(event.event, relation)]"
             )
         },
         so_many_runs_are_so_many,
@@ -268,10 +269,10 @@ MUTATIONS = [
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
     """A changed function takes the place of the real one for its type of event, too."""
-    kept = dict(adapter._steps.registry)
+    kept = dict(converters._steps.registry)
     yield
     for kind, function in kept.items():
-        adapter._steps.register(kind, function)
+        converters._steps.register(kind, function)
 
 
 @pytest.mark.one_in(3)

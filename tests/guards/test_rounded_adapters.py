@@ -18,7 +18,8 @@ from dp_accounting import dp_event as events
 from flint import arb, ctx
 
 import tightbudget as tb
-from tightbudget.adapters import dp_accounting as adapter
+from tightbudget.adapters.dp_accounting import distributions
+from tightbudget.adapters.dp_accounting import events as adapter
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.theorems.best_of_many import Repetitions
@@ -36,7 +37,7 @@ def _bits() -> Iterator[None]:
 
 
 def step_of(event: Any, relation: Neighbouring) -> Any:
-    ((step, _),) = adapter._steps_of(event, relation)
+    ((step, _),) = adapter.steps_of(event, relation)
     return step
 
 
@@ -50,9 +51,9 @@ def test_a_loss_below_0_has_the_delta_of_the_other_direction(
         asked.append(deltas)
         return real(epsilons, deltas, **known)
 
-    monkeypatch.setattr(adapter, "FromCurve", curve)
+    monkeypatch.setattr(distributions, "FromCurve", curve)
     left = [0.3, 0.2, 0.1, 0.0]
-    adapter._dots(np.arange(4), 0.1, [0.4, 0.3, 0.2, 0.1], left)
+    distributions._dots(np.arange(4), 0.1, [0.4, 0.3, 0.2, 0.1], left)
     for k in (1, 2, 3):
         truth = 1 - (-arb(k * 0.1)).exp() * (1 - arb(left[k]))
         assert truth <= arb(float(asked[0][3 - k])) <= truth + arb(1e-12)
@@ -120,7 +121,7 @@ def test_a_place_in_a_batch_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(adapter, "_curve_of", curve)
     n, most, q = 100, 10, 0.3
     event = events.TruncatedSubsampledGaussianDpEvent(n, q, most, 1.0)
-    adapter._steps_of(event, ONE)
+    adapter.steps_of(event, ONE)
     _, full = binomial_tails(n - 1, Fraction(q), most)
     _, (_, over) = binomial_tails(n, Fraction(q), most + 1)
     truth = Fraction(over) * most / (n * Fraction(full[0]))

@@ -30,7 +30,7 @@ INSIDE: dict[str, tuple[set[str], str]] = {
     "tightbudget.cli.ledger.history": ({"tightbudget.promises.checkpoint"}, START),
     "tightbudget.cli.completion": ({"tightbudget.promises.kinds"}, START),
     "tightbudget.evidence.check": (
-        {"tightbudget.adapters.dp_accounting"},
+        {"tightbudget.adapters.dp_accounting.events"},
         "an extra that claims with events alone need",
     ),
 }

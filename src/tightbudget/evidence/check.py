@@ -418,15 +418,15 @@ def _nothing_more(content: dict[str, Any], *known: str) -> None:
 
 def _of_event(event: Any, relation: Any) -> tuple[Composition, str]:
     # an extra, and needed for events alone
-    from tightbudget.adapters import dp_accounting as adapter
+    from tightbudget.adapters.dp_accounting import events
 
     named = "ADD_OR_REMOVE_ONE" if relation is None else relation
     try:
-        under = adapter.Relation[named]
+        under = events.Relation[named]
     except (KeyError, TypeError):
-        known = ", ".join(r.name for r in adapter.Relation)
+        known = ", ".join(r.name for r in events.Relation)
         raise FileError(f"neighboring_relation must be one of {known}, got {named!r}") from None
-    run = adapter.from_dp_event(adapter.event_from_dict(event), under)
+    run = events.from_dp_event(events.event_from_dict(event), under)
     return run, _ABOVE if _only_above(run.to_dict()) else ""
 
 

@@ -1,9 +1,4 @@
-"""dp-accounting's events and accountants: the same event trees, answered with proved bounds.
-
-``TightPrivacyAccountant`` stands wherever a ``dp_accounting.PrivacyAccountant`` may:
-``calibrate_dp_mechanism``, JAX Privacy, TensorFlow Privacy. ``from_dp_event`` gives the
-composition behind it. Needs the extra ``dp-accounting``.
-"""
+"""Compositions of dp-accounting's events, one converter for each type of event."""
 
 from __future__ import annotations
 
@@ -14,98 +9,57 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import attr
+import dp_accounting
 import numpy as np
-from numpy.typing import NDArray
+from dp_accounting import dp_event
 
-from tightbudget.engine.engine import Engine, Reader
-from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
-from tightbudget.errors import ExtraError, FileError, ParameterError
+from tightbudget.errors import FileError, ParameterError
 from tightbudget.mechanisms import (
     ApproximateDP,
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialMechanism,
-    FromCurve,
     Gaussian,
     HistogramPair,
     Laplace,
-    LossTable,
     Mechanism,
     MixtureOfGaussians,
     Neighbouring,
     RandomizedResponse,
     Subsampled,
 )
-from tightbudget.mechanisms.composition import Composable, Composition, compose
+from tightbudget.mechanisms.composition import Composition
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.dominating import above_composition, above_divergences
 from tightbudget.mechanisms.either import Either, either, either_within
-from tightbudget.mechanisms.glance import glance
 from tightbudget.numerics.binomial import binomial_tails
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import (
-    UNIT,
-    FloatArray,
-    add_up,
-    double_down,
-    double_up,
-    mul_up,
-    root_up,
-)
+from tightbudget.numerics.rounding import add_up, double_down, double_up, mul_up, root_up
 from tightbudget.numerics.validate import (
     count,
     masses,
     non_negative,
-    positive,
     positive_count,
     probability,
     refuse,
 )
-from tightbudget.pairs.direction import Direction
 from tightbudget.theorems import best_of_many
 from tightbudget.theorems.best_of_many import BestOfMany, Repetitions
 from tightbudget.theorems.concentrated import Line
 from tightbudget.trials import NegativeBinomial, Poisson, Trials
-
-try:
-    import attr
-    import dp_accounting
-    from dp_accounting import dp_event
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-except ImportError as error:
-    raise ExtraError(
-        "events need dp-accounting: pip install 'tightbudget[dp-accounting]'"
-    ) from error
-
-__all__ = [
-    "EventError",
-    "TightPrivacyAccountant",
-    "event_from_dict",
-    "from_dp_event",
-    "from_pld",
-    "to_pld",
-]
 
 Relation = dp_accounting.NeighboringRelation
 # One of an event's releases, and how often it runs. Of lines and bests of many runs only upper
 # bounds of Renyi divergences are known, which add up.
 Step = tuple[Mechanism | Line | BestOfMany, int]
 
-_RELATIONS = {
+RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: Neighbouring.ADD_OR_REMOVE,
     Relation.REPLACE_ONE: Neighbouring.REPLACE_ONE,
     Relation.REPLACE_SPECIAL: Neighbouring.ZERO_OUT,
 }
-# These three trade tightness for time, and a certified answer stays one for any of them.
-_LARGEST = 1e4  # nats: the largest loss of a distribution
-_DOTS = 256  # losses > 0 of a distribution
-_GAP = 1e-4  # wanted relative gap of delta at each of these losses
-_LOST = 1e-15  # mass that counts as an infinite loss: the default by which dp-accounting cuts off
-# The relative margin for who adds up the masses of `to_pld` again: a sum of _DOTS doubles is off by
-# 3e-14, so that 1e-12 in epsilon and 1e-9 in delta are far above it.
-_MARGIN = 1e-12
 _SUMS = (Gaussian, Laplace, DiscreteLaplace, MixtureOfGaussians, Subsampled)
-_SMALLEST_RATE = 1e-12  # the smallest false-positive rate that dp-accounting asks about by itself
 
 
 class EventError(ParameterError):
@@ -146,11 +100,11 @@ def from_dp_event(
         ParameterError: an event in the tree is not supported under this relation, or has a
             parameter that is refused; the message shows that event, and why.
     """
-    if neighboring_relation not in _RELATIONS:
+    if neighboring_relation not in RELATIONS:
         must = "be one of dp_accounting.NeighboringRelation"
         raise refuse("neighboring_relation", must, neighboring_relation)
-    relation = _RELATIONS[neighboring_relation]
-    return _composition_of(_steps_of(event, relation), relation)
+    relation = RELATIONS[neighboring_relation]
+    return _composition_of(steps_of(event, relation), relation)
 
 
 def event_from_dict(table: Any) -> Any:
@@ -187,247 +141,10 @@ def event_from_dict(table: Any) -> Any:
         raise FileError(f"event: {name}: {error}") from error
 
 
-class TightPrivacyAccountant(dp_accounting.PrivacyAccountant):  # type: ignore[misc]
-    """A ``dp_accounting.PrivacyAccountant`` whose answers are certified upper bounds.
-
-    Guarantee: the composed events are (``get_epsilon(delta)``, delta)-DP and (eps,
-    ``get_delta(eps)``)-DP under the accountant's relation, rounding included;
-    ``get_epsilon_bounds`` and ``get_delta_bounds`` return lower bounds, too.
-
-    Args:
-        neighboring_relation: a ``dp_accounting.NeighboringRelation``.
-        rtol: wanted relative gap between the two bounds, in (0, 1); a gap that cannot be reached
-            gives a wider interval, whose upper bound is as certain.
-    """
-
-    def __init__(
-        self, neighboring_relation: Any = Relation.ADD_OR_REMOVE_ONE, rtol: float = 1e-4
-    ) -> None:
-        super().__init__(neighboring_relation)
-        self._rtol = rtol
-        self._composed: Composition | None = Composition()
-
-    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:
-        try:
-            _steps_of(event, _RELATIONS[self.neighboring_relation])
-        except EventError as refused:
-            if refused.invalid:  # a ValueError, and not an event of an unsupported type
-                raise
-            return self.CompositionErrorDetails(refused.event, str(refused))
-        if do_compose:
-            self._composed = None
-        return None
-
-    def supports(self, event: Any) -> bool:
-        """Says whether :meth:`compose` accepts an event: its type, its parameters, the relation.
-
-        ``compose`` refuses the others, and notes nothing of them: with ``UnsupportedEventError``
-        an event that has no mechanism under the relation, with ``EventError``, which is a
-        ``ValueError``, one that has a parameter out of range.
-        """
-        try:
-            return bool(super().supports(event))
-        except EventError:
-            return False
-
-    def __repr__(self) -> str:
-        """Writes the events as a composition, and an upper bound of epsilon where it is fast."""
-        return glance(type(self).__name__, lambda: self.composition)
-
-    @property
-    def composition(self) -> Composition:
-        """The composition of all events so far, which answers further questions."""
-        if self._composed is None:
-            self._composed = from_dp_event(self.ledger, self.neighboring_relation)
-        return self._composed
-
-    def get_epsilon_bounds(self, target_delta: float) -> Bounds:
-        """Bounds epsilon at a delta in [0, 1]."""
-        return self.composition.answer(delta=target_delta, rtol=self._rtol).bounds
-
-    def get_delta_bounds(self, target_epsilon: float) -> Bounds:
-        """Bounds delta at an epsilon >= 0, nats."""
-        return self.composition.answer(epsilon=target_epsilon, rtol=self._rtol).bounds
-
-    def get_epsilon(self, target_delta: float) -> float:
-        """Returns the upper bound of :meth:`get_epsilon_bounds`.
-
-        It is inf at every delta, 1 included, if the record is revealed for certain: dp-accounting
-        has it so. (Everything is (0, 1)-DP, which ``get_epsilon_bounds(1)`` says.)
-        """
-        epsilon = self.get_epsilon_bounds(target_delta).upper
-        if target_delta == 1 and self.get_delta_bounds(math.inf).lower == 1.0:
-            return math.inf
-        return epsilon
-
-    def get_delta(self, target_epsilon: float) -> float:
-        """Returns the upper bound of :meth:`get_delta_bounds`."""
-        return self.get_delta_bounds(target_epsilon).upper
-
-    def get_true_positive_rates(self, false_positive_rates: Any, deltas: Any = None) -> Any:
-        """Bounds from above how often a test that tells the neighbours apart is right.
-
-        Guarantee: no test whose false-positive rate is at most one of ``false_positive_rates`` has
-        a larger true-positive rate than the value in its place, in either direction.
-        Source: Dong, Roth, Su 2022.
-
-        Args:
-            false_positive_rates: one rate in [0, 1], or (n,) of them.
-            deltas: is not read. dp-accounting takes the deltas of its bound from it; here all
-                deltas count.
-
-        Returns:
-            One rate, or (n,) rates.
-
-        Raises:
-            ParameterError: a rate is not in [0, 1].
-        """
-        if np.ndim(false_positive_rates) == 0:
-            return self._caught(false_positive_rates)
-        return np.array([self._caught(rate) for rate in false_positive_rates])
-
-    def _caught(self, fpr: float) -> float:
-        return self.composition.answer(fpr=fpr, rtol=self._rtol).bounds.upper
-
-    def get_gdp_parameter_estimate(
-        self, false_positive_rates: Any = None, deltas: Any = None
-    ) -> float:
-        """Bounds from above the mu of Gaussian differential privacy, up to a small delta.
-
-        Guarantee: delta(eps) is at most delta_mu(eps) + s for all eps >= 0, with s the smallest of
-        ``false_positive_rates`` and mu the value returned. So a test with the false-positive rate a
-        has at most the true-positive rate Phi(Phi^-1(a) + mu) + s. dp-accounting's method of this
-        name returns an estimate, from some points of the curve, which may be below mu.
-        Source: Dong, Roth, Su 2022, Corollary 2.13.
-
-        Args:
-            false_positive_rates: (n,) rates in [0, 1], of which only the smallest counts; it is
-                1e-12, dp-accounting's smallest, if none are given.
-            deltas: is not read, as for :meth:`get_true_positive_rates`.
-
-        Returns:
-            mu; inf, if outputs that reveal the record are likelier than s.
-
-        Raises:
-            ParameterError: a rate is not in [0, 1], or there is none.
-        """
-        slack = _SMALLEST_RATE
-        if false_positive_rates is not None:
-            rates = np.atleast_1d(false_positive_rates).tolist()
-            if not rates:
-                raise refuse("false_positive_rates", "have at least one rate", rates)
-            slack = min(probability(false_positive_rates=rate) for rate in rates)
-        return gaussian_mu_bounds(self.composition.engine, slack, self._rtol).upper
-
-
-def from_pld(pld: Any) -> Composition:
-    """Imports a ``dp_accounting.pld`` privacy loss distribution as one part of a composition.
-
-    An imported distribution carries its own rounding. The answers certify that distribution,
-    optimistic or pessimistic, with everything that was discretised, cut off or rounded on the way
-    to it, and not the mechanism that it was made for. Prefer :func:`from_dp_event` where there is
-    an event.
-
-    Guarantee: in each direction delta(eps) is at least that of the distribution's masses in
-    exact arithmetic, for every eps from its smallest loss on; see :class:`LossTable` for masses
-    that do not sum to 1. Masses below 0, which its convolutions leave, count as 0.
-
-    Args:
-        pld: a ``PrivacyLossDistribution``; its relation is not known here.
-
-    Raises:
-        ParameterError: it is none, or its masses do not sum to 1 within 1e-3.
-    """
-    if not isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
-        raise refuse("pld", "be a dp_accounting PrivacyLossDistribution", pld)
-    remove = pld._pmf_remove.to_dense_pmf()
-    # guard: both-directions-come-in
-    add = None if pld._symmetric else _table_of(pld._pmf_add.to_dense_pmf())
-    return Composition(((LossTable(remove._discretization, _table_of(remove), add), 1),))
-
-
-def _table_of(pmf: Any) -> tuple[int, FloatArray, float]:
-    # guard: masses-not-negative
-    return pmf._lower_loss, np.maximum(pmf._probs, 0.0), pmf._infinity_mass
-
-
-def to_pld(composition: Composable, value_discretization_interval: float = 1e-4) -> Any:
-    """Makes a pessimistic privacy loss distribution of dp-accounting that dominates a composition.
-
-    Its losses are some hundreds of multiples of the interval. Between them delta(eps) is a chord
-    in e^eps ("Connect the Dots"), and losses of total mass below about 1e-15 count as infinite.
-
-    Guarantee: the distribution's delta(eps) is nowhere below that of the composition, also as
-    dp-accounting adds it up in doubles: certified upper bounds are taken at epsilons smaller by a
-    relative 1e-12, and raised by a relative 1e-9. A convolution by dp-accounting adds that
-    library's own rounding.
-
-    Args:
-        composition: a composition, or a mechanism.
-        value_discretization_interval: what losses are multiples of, > 0, nats.
-
-    Raises:
-        ParameterError: an argument is refused.
-    """
-    if not isinstance(composition, Composable):
-        raise refuse("composition", "be a mechanism or a composition", composition)
-    step = positive(value_discretization_interval=value_discretization_interval)
-    whole = compose([composition])
-    lost = whole.delta(math.inf).upper
-    top = whole.answer(delta=min(1.0, lost + _LOST), rtol=1e-2).bounds.upper if lost < 1 else 0.0
-    stride = max(1, math.ceil(min(top, _LARGEST) / (step * _DOTS)))
-    indices = stride * np.arange(math.ceil(min(top, _LARGEST) / (step * stride)) + 2)
-    losses = whole.engine
-    epsilons = (indices * step).tolist()
-    curves = {part.directions[0]: _raised(part.reader(), epsilons) for part in losses.apart()}
-    pmfs = []
-    for direction, right in curves.items():
-        reverse = whole._in_both_orders(direction)
-        if reverse == whole:  # the other direction, if it is another one at all
-            left = curves.get(direction.other, right)  # guard: own-direction-losses
-        elif reverse is None:  # nothing is known of it, and 1 is true of everything
-            left = [1.0] * len(right)
-        else:
-            one = Engine.of({direction.other: reverse.pairs(direction.other)})
-            left = _raised(one.reader(), epsilons)
-        pmfs.append(_dots(indices, step, right, left))
-    return privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
-
-
-def _raised(read: Reader, epsilons: list[float]) -> list[float]:
-    """Bounds delta from above at each epsilon, with the margin for rounding by dp-accounting."""
-    deltas: list[float] = []
-    for epsilon in epsilons:
-        if deltas and deltas[-1] < _LOST:  # delta falls, so that the last one is still a bound
-            deltas.append(deltas[-1])
-        else:
-            delta = read(epsilon * (1 - _MARGIN), _GAP).upper  # guard: epsilon-margin
-            deltas.append(min(1.0, delta * (1 + 1e3 * _MARGIN)))  # guard: delta-margin
-    return deltas
-
-
-def _dots(indices: NDArray[np.int_], step: float, right: list[float], left: list[float]) -> Any:
-    """Finds the least masses on the losses ``indices * step`` whose delta is at least ``right``.
-
-    ``left`` is the delta of the reversed pair: delta(-eps) = 1 - e^-eps + e^-eps left(eps).
-    """
-    epsilons = indices * step
-    mirrored = 1.0 - np.exp(-epsilons) * (1.0 - np.array(left)) + 4 * UNIT
-    dots = FromCurve(
-        np.concatenate([-epsilons[:0:-1], epsilons]),
-        np.concatenate([np.minimum(1.0, mirrored[:0:-1]), right]),
-        both_ways=False,
-    ).pair(Direction.REMOVE)
-    atoms = dots.atoms()
-    where = np.rint(atoms.loss_upper / step).astype(int)
-    masses_at = {0: 0.0, **dict(zip(where.tolist(), atoms.p.upper.tolist(), strict=True))}
-    return pld_pmf.create_pmf(masses_at, step, float(dots.p_only().upper[0]), True)
-
-
 # -------------------------------------------------------------------- events, one by one
 
 
-def _steps_of(event: Any, relation: Neighbouring) -> list[Step]:
+def steps_of(event: Any, relation: Neighbouring) -> list[Step]:
     """Lists the releases of an event; a refusal names the innermost event that is refused."""
     try:
         return _steps(event, relation)
@@ -469,14 +186,14 @@ def _non_private(event: Any, relation: Neighbouring) -> list[Step]:
 
 @_steps.register(dp_event.ComposedDpEvent)
 def _composed(event: Any, relation: Neighbouring) -> list[Step]:
-    return [step for part in event.events for step in _steps_of(part, relation)]
+    return [step for part in event.events for step in steps_of(part, relation)]
 
 
 @_steps.register(dp_event.SelfComposedDpEvent)
 def _self_composed(event: Any, relation: Neighbouring) -> list[Step]:
     times = count(count=event.count)
     # guard: self-composition-count
-    return [(step, times * runs) for step, runs in _steps_of(event.event, relation)]
+    return [(step, times * runs) for step, runs in steps_of(event.event, relation)]
 
 
 @_steps.register(dp_event.GaussianDpEvent)
@@ -578,7 +295,7 @@ def _tree_aggregation(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.PoissonSampledDpEvent)
 def _poisson_sampled(event: Any, relation: Neighbouring) -> list[Step]:
     q = probability(sampling_probability=event.sampling_probability)
-    inner = _one_release([s for s in _steps_of(event.event, relation) if s[1]])
+    inner = _one_release([s for s in steps_of(event.event, relation) if s[1]])
     if q == 1.0 or not inner:
         return inner
     if q == 0.0:
@@ -625,7 +342,7 @@ def _sampled_without_replacement(event: Any, relation: Neighbouring) -> list[Ste
     if b == n:
         if relation is Neighbouring.ADD_OR_REMOVE:
             raise EventError(event, "a batch of all records cannot be drawn once one is removed")
-        return _steps_of(event.event, relation)
+        return steps_of(event.event, relation)
     inner = _replaced(event, relation)
     if rate == 0.0 or not inner:
         return []
@@ -671,12 +388,12 @@ def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
     noise = dp_event.GaussianDpEvent(event.noise_multiplier)
     if n == 0 or most == 0 or q == 0.0:
         return []
-    poisson = _steps_of(dp_event.PoissonSampledDpEvent(q, noise), relation)
+    poisson = steps_of(dp_event.PoissonSampledDpEvent(q, noise), relation)
     if most >= n or event.noise_multiplier == 0:
         # without noise, a record that is not in the sample before it is cut changes nothing
         return poisson
     if q == 1.0:
-        return _steps_of(dp_event.SampledWithoutReplacementDpEvent(n, most, noise), relation)
+        return steps_of(dp_event.SampledWithoutReplacementDpEvent(n, most, noise), relation)
     if relation is Neighbouring.ADD_OR_REMOVE:
         return [(Gaussian(event.noise_multiplier).truncated_poisson(q, most, n), 1)]
     # Where the others alone fill the batch, it is a batch of theirs in which the record, whatever
@@ -695,7 +412,7 @@ def _truncated(event: Any, relation: Neighbouring) -> list[Step]:
 @_steps.register(dp_event.RepeatAndSelectDpEvent)
 def _repeat_and_select(event: Any, relation: Neighbouring) -> list[Step]:
     repetitions = Repetitions(mean=event.mean, shape=event.shape)
-    inner = [step for step in _steps_of(event.event, relation) if step[1]]
+    inner = [step for step in steps_of(event.event, relation) if step[1]]
     if not inner or repetitions.once:
         return inner
     law = _law_of(repetitions)
@@ -795,7 +512,7 @@ def _replaced(event: Any, relation: Neighbouring) -> list[Step]:
             "in a sample of known size one record is replaced by another, and a ZCDpEvent says "
             "nothing of that under this relation: use REPLACE_ONE",
         )
-    inner = _steps_of(event.event, Neighbouring.REPLACE_ONE)
+    inner = steps_of(event.event, Neighbouring.REPLACE_ONE)
     return _one_release([step for step in inner if step[1]])
 
 
