@@ -59,6 +59,26 @@ MUTATIONS = [
         {"levels-certain": "self.lost = upper.infinite"},
         fails="tests/engine/test_levels.py::test_a_part_without_a_finite_loss_loses_all",
     ),
+    Without(
+        "less noise dominates more",
+        {"less-noise-above": "return GaussianPair(min(self.m, other.m))"},
+        fails="tests/engine/test_many_pairs.py::test_a_pair_dominates_both[RemovePair]",
+    ),
+    Without(
+        "the larger rate dominates the smaller one",
+        {"larger-rate-above": "return type(self)(base, min(self.q, other.q))"},
+        fails="tests/engine/test_many_pairs.py::test_a_pair_dominates_both[RemovePair]",
+    ),
+    Without(
+        "all runs are dominated, not one of each kind",
+        {"above-counts-all": "pairs.append((pair, len(group)))"},
+        fails="tests/engine/test_many_pairs.py::test_few_pairs_dominate_many[1]",
+    ),
+    Without(
+        "pairs that dominate others say nothing of their lower bounds",
+        {"levels-bound-above": "self.known = self.known.meet(milder.known)"},
+        fails="tests/engine/test_many_pairs.py::test_pairs_that_dominate_give_an_upper_bound_only",
+    ),
 ]
 
 

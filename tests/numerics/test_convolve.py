@@ -214,7 +214,7 @@ def test_discounted_sums_of_nothing_are_nothing() -> None:
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize(
-    ("n", "m"), [(30, 40), (20, 20_000), (800, 1009), (2000, 2000), (700, 5000)]
+    ("n", "m"), [(30, 40), (20, 20_000), (1600, 1409), (2000, 2000), (700, 5000)]
 )
 @pytest.mark.parametrize("shape", shapes(30, 30))
 def test_each_entry_of_a_convolution_by_blocks_is_within_its_error(

@@ -42,6 +42,9 @@ LEVELS_REACH = 1e-5
 # ln of a delta that is guessed to be so small that a bound of it may settle it; and how closely the
 # divergence is asked for. Affects time, never truth.
 _HARDLY, _ROUGHLY = -640.0, 1e-2
+# More different pairs than so many are first tried with so few that resemble them. Affects time,
+# never truth.
+_MANY, _FEW = 96, 12
 _POINTS = "grids are limited in their points"
 _ROUNDING = "the rounding of doubles stands in the way"
 
@@ -332,7 +335,12 @@ class ByBuckets:
     name: ClassVar[str] = BUCKETS
 
     def bounds(self, inquiry: Inquiry) -> Proved | None:
-        """Bounds by buckets, which always answer."""
+        """Bounds by buckets; None without patience where few like pairs are given up."""
+        if not self.patient and any(len(parts.parts) > _MANY for parts in self.directions):
+            like = tuple(parts.like(_FEW) for parts in self.directions)
+            alone = dataclasses.replace(inquiry, cache=None)
+            if refine(alone.question, like, alone.rtol, patient=False, longest=self.longest).why:
+                return None
         found = refine(
             inquiry.question,
             self.directions,

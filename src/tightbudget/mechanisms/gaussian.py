@@ -165,6 +165,12 @@ class GaussianPair(Pair):
         log_masses = -z * z / 2 + np.log(width / np.sqrt(2 * np.pi))
         return Sketch(self.m * z + self.m**2 / 2, log_masses)
 
+    def dominating_both(self, other: Pair) -> Pair | None:
+        # more noise is a post-processing
+        if not isinstance(other, GaussianPair):
+            return None
+        return GaussianPair(max(self.m, other.m))  # guard: less-noise-above
+
     def transform(self) -> NormalTransform:
         return NormalTransform(self.m)
 

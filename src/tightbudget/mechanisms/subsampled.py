@@ -149,6 +149,16 @@ class _SubsampledPair(Pair):
         off = mul_up(off, 1.0 + 2.0 * off)
         return max(low, sub_down(log, off)), min(high, add_up(log, off))
 
+    def dominating_both(self, other: Pair) -> Pair | None:
+        # What turns one base into another does so with their mixtures. A smaller rate, too, is a
+        # post-processing: an output is replaced by one without the record, sometimes.
+        if not isinstance(other, _SubsampledPair) or type(other) is not type(self):
+            return None
+        base = self.base.dominating_both(other.base)
+        if base is None:
+            return None
+        return type(self)(base, max(self.q, other.q))  # guard: larger-rate-above
+
     def reversed(self) -> Pair | None:
         base = self.base.reversed()
         if base is None:

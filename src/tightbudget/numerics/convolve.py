@@ -27,11 +27,12 @@ _PIECE = 4096  # `correlate` cuts into transforms of at least this length
 # Up to this length of the shorter array the sum of products is used: at 24 it takes a half (a
 # thousand entries) to a quarter (10^5) of a transform's time, and its relative error is per entry.
 _DIRECT = 24
-# `convolve_by_blocks`: up to _SMALL products are made one by one, in 0.2 ms. A block of _BLOCK
-# losses holds masses that differ by few orders of magnitude; blocks whose sums differ by up to
-# _ALIKE are joined: errors of 5e-15 stay small beside all of them. The _HEAVY heaviest blocks with
-# more than a _SHARE of all stand alone: the errors of common losses would hide rare ones.
-_SMALL, _BLOCK = 2**18, 256
+# `convolve_by_blocks`: up to _SMALL products are made one by one, in half the time of
+# transforms. A block of _BLOCK losses holds masses that differ by few orders of magnitude; blocks
+# whose sums differ by up to _ALIKE are joined: errors of 5e-15 stay small beside all of them. The
+# _HEAVY heaviest blocks with more than a _SHARE of all stand alone: the errors of common losses
+# would hide rare ones.
+_SMALL, _BLOCK = 2**21, 256
 _HEAVY, _SHARE, _ALIKE = 3, 1e-6, 1e6
 # More than 2^21 products that each lose up to 1e-308 below the range of normal doubles.
 _LOST = 1e-300

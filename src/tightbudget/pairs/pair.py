@@ -220,6 +220,13 @@ class Pair:
         """The moment generating function of the loss, where the saddle-point engine can use it."""
         return None
 
+    def dominating_both(self, other: Pair) -> Pair | None:
+        """Returns a pair that dominates this one and another one; None where none is known.
+
+        It decides which directions of a composition need not be looked at closely.
+        """
+        return self if self == other else None
+
     def reversed(self) -> Pair | None:
         """The pair (Q, P); None where it is not implemented."""
         return None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -118,6 +119,40 @@ class Parts:
         if certain:
             infinity = Bounds(infinity.lower, 1.0)
         return Parts(finite, certain, infinity, max_loss)
+
+    def like(self, most: int) -> Parts:
+        """A composition of at most so many different pairs that resembles this one.
+
+        It shows what a method will bring, for a small part of the time: no bound rests on it.
+        """
+        groups = self._groups(most)
+        return Parts.of(
+            tuple(
+                (group[len(group) // 2].pair, sum(one.count for one in group)) for group in groups
+            )
+        )
+
+    # Proof: proofs/order.v, theorems products, adaptive, repeated
+    def above(self, most: int) -> Parts | None:
+        """A composition of at most so many different pairs that dominates this one, if known."""
+        pairs = []
+        for group in self._groups(most):
+            pair: Pair | None = group[0].pair
+            for one in group[1:]:
+                pair = None if pair is None else pair.dominating_both(one.pair)
+            if pair is None or self.certain:
+                return None
+            pairs.append((pair, sum(one.count for one in group)))  # guard: above-counts-all
+        return Parts.of(tuple(pairs))
+
+    def _groups(self, most: int) -> list[tuple[Part, ...]]:
+        """The parts in at most so many groups of about the same mean loss.
+
+        Those with the largest losses, which matter most, are in small groups.
+        """
+        order = sorted(self.parts, key=lambda part: tilted_moments(part.sketch, 0.0)[1])
+        ends = [round(len(order) * (1.0 - (1.0 - i / most) ** 2)) for i in range(most + 1)]
+        return [tuple(order[i:j]) for i, j in itertools.pairwise(ends) if i < j]
 
     @property
     def picture(self) -> Picture:
@@ -284,9 +319,7 @@ class _Span:
 
 def span_of(part: Part, demand: Demand, theta: float, total_count: int) -> _Span:
     """The losses worth keeping: what lies outside costs a share of ``demand.cut_share``."""
-    # right: mass that becomes infinite, as a share of delta
-    infinite = math.log(demand.tail / total_count) + demand.saddle.log_delta
-    sketch = without_tail(part.sketch, infinite)
+    sketch, right = _right_end(part, demand, total_count)
     x = sketch.losses
     log_m, mean, variance = tilted_moments(sketch, theta)
     # left: mass lifted to x, as a share of the tilted measure
@@ -294,11 +327,23 @@ def span_of(part: Part, demand: Demand, theta: float, total_count: int) -> _Span
     budget = math.log(demand.cut_share / total_count)
     low = max(0, int(np.searchsorted(np.maximum.accumulate(lifted), budget)) - 1)
     left = _left_end(part.pair, x, low, theta, budget + log_m)
-    # no further than the tilt was chosen for: the next point may weigh more than all others
-    right, top = float(x[-1]), part.pair.max_loss()[1]
-    if x.size == part.sketch.losses.size and math.isfinite(top):
-        right = max(right, top)
     return _Span(min(left, mean), max(right, mean), mean, math.sqrt(variance))
+
+
+def largest_kept(part: Part, demand: Demand, total_count: int) -> float:
+    """The largest loss worth keeping, as for :func:`span_of`."""
+    return _right_end(part, demand, total_count)[1]
+
+
+def _right_end(part: Part, demand: Demand, total_count: int) -> tuple[Sketch, float]:
+    """The sketch without what becomes infinite, as a share of delta, and where it ends."""
+    infinite = math.log(demand.tail / total_count) + demand.saddle.log_delta
+    sketch = without_tail(part.sketch, infinite)
+    # no further than the tilt was chosen for: the next point may weigh more than all others
+    right, top = float(sketch.losses[-1]), part.pair.max_loss()[1]
+    if sketch.losses.size == part.sketch.losses.size and math.isfinite(top):
+        right = max(right, top)
+    return sketch, right
 
 
 def _left_end(pair: Pair, x: FloatArray, low: int, theta: float, log_most: float) -> float:

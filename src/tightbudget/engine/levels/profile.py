@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tightbudget.engine.buckets.compose import Demand, Parts, base_step, edge_near, span_of
+from tightbudget.engine.buckets.compose import Demand, Parts, base_step, edge_near, largest_kept
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.engine.levels.levels import ABOVE, Levels, Room
 from tightbudget.engine.levels.masses import RATIO, Level
@@ -133,7 +133,7 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     step = base_step(parts.parts, [step] * len(parts.parts))
     runs = []
     for part, low, middle in zip(parts.parts, lows, middles, strict=True):
-        high = min(most, span_of(part, demand, demand.saddle.theta, total).high)
+        high = min(most, largest_kept(part, demand, total))
         edge = edge_near(part, middle, step)
         runs.append(Run(part.pair, part.count, edge, 0, low, high, middle))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
@@ -186,7 +186,10 @@ def composed(measures: Sequence[Levels[Level]], plan: LevelPlan) -> Levels[Level
     alike = dict[int, list[Levels[Level]]]()
     for run, one in zip(plan.runs, measures, strict=True):
         alike.setdefault(run.count, []).append(one)
-    powers = [power(merged(ones, count, plan), count, plan) for count, ones in alike.items()]
+    powers = list[tuple[int, Levels[Level]]]()
+    for count, ones in alike.items():
+        whole = merged([(1, one) for one in ones], count, plan)
+        powers.append((count * len(ones), power(whole, count, plan)))
     return merged(powers, 1, plan)
 
 
@@ -217,14 +220,24 @@ def tidied(measure: Levels[Level], uses: int, plan: LevelPlan) -> Levels[Level]:
     return measure
 
 
-def merged(measures: Sequence[Levels[Level]], uses: int, plan: LevelPlan) -> Levels[Level]:
-    """Convolves all measures, the shortest first, for so many uses in the composition."""
-    heap = [(len(one), i, one) for i, one in enumerate(measures)]
+def merged(
+    measures: Sequence[tuple[int, Levels[Level]]], uses: int, plan: LevelPlan
+) -> Levels[Level]:
+    """Convolves all measures for so many uses in the composition, those of the fewest runs first.
+
+    So a measure is placed on coarser grids as rarely as in a power.
+
+    Args:
+        measures: each with the number of its runs.
+        uses: how often the result runs.
+        plan: what may be cut.
+    """
+    heap = [(runs, i, one) for i, (runs, one) in enumerate(measures)]
     heapq.heapify(heap)
     number = len(heap)
     while len(heap) > 1:
-        one, other = (heapq.heappop(heap)[2] for _ in range(2))
+        (runs, _, one), (more, _, other) = (heapq.heappop(heap) for _ in range(2))
         both = (one * other).trimmed(plan.least / uses)
         number += 1
-        heapq.heappush(heap, (len(both), number, both))
+        heapq.heappush(heap, (runs + more, number, both))
     return heap[0][2]
