@@ -89,6 +89,7 @@ bench: .venv-bench/.bench .venv/.test  ## run the benchmarks in their own enviro
 	PYTHONPATH=. .venv/bin/python benchmarks/web.py $(if $(BEFORE),--before $(BEFORE))
 	.venv-bench/bin/python benchmarks/sweep.py
 	.venv-bench/bin/python benchmarks/sampling.py
+	.venv-bench/bin/python benchmarks/selections.py
 	.venv/bin/python benchmarks/accountants.py
 
 reproduce: .venv/.demo  ## papers' tables and figures anew, with a report in out/

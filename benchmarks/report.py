@@ -7,7 +7,7 @@ from typing import Any
 
 from tightbudget import Bounds
 
-__all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "summary", "web"]
+__all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "selections", "summary", "web"]
 
 
 def _note(row: dict[str, Any]) -> str:
@@ -132,6 +132,31 @@ def digits(results: dict[str, Any]) -> str:
         f"certified bounds at a relative gap of {results['rtol']:g}, against dp-accounting "
         f"{results['dp_accounting']} at its defaults and prv-accountant "
         f"{results['prv_accountant']} with an error of 0.01 in ε and δ/1000 in δ.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def selections(results: dict[str, Any]) -> str:
+    """The table of a selections.json, as Markdown."""
+    others = list(results["rows"][0]["others"])
+    headings = ["question", "tightbudget", "CPU s"]
+    headings += [cell for name in others for cell in (name, "CPU s (of ours)")]
+    lines = [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
+    for row in results["rows"]:
+        bounds, seconds = Bounds(**row["ours"]), row["seconds"]
+        line = [f"ε = {row['epsilon']:g}, × {row['runs']}", str(bounds), f"{seconds:.2g}"]
+        for name in others:
+            other = row["others"][name]
+            above = (other["answer"] - bounds.upper) / bounds.upper
+            line.append(f"{other['answer']:.5g} ({100 * above:.1f} % above)")
+            line.append(f"{other['seconds']:.2g} ({other['seconds'] / seconds:.2g})")
+        lines.append(f"| {' | '.join(line)} |")
+    machine = results["machine"]
+    lines += [
+        "",
+        f"Medians of {results['calls']} CPU times in one process on {machine['cpu']}, "
+        f"{machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}, "
+        f"{machine['date']}; dp-accounting {results['dp-accounting']}, autodp {results['autodp']}.",
     ]
     return "\n".join(lines) + "\n"
 

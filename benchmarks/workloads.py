@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import tightbudget as tb
-from tightbudget.mechanisms import bounded_range, smooth_range
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,6 @@ def _randomized_response(p: float, steps: int, delta: float) -> Callable[[], flo
     return ask
 
 
-def _selections_theirs(epsilon: float, runs: int, delta: float) -> Callable[[], float]:
-    def ask() -> float:
-        from dp_accounting.pld import common
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
-        one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, 0.0))
-        return float(one.self_compose(runs).get_epsilon_for_delta(delta))
-
-    return ask
-
-
 def _calibrated_sigma(rate: float, steps: int, epsilon: float, delta: float) -> Callable[[], float]:
     def ask() -> float:
         import dp_accounting
@@ -114,28 +102,6 @@ def _gaussians(
         _accountant_epsilon(
             lambda dp: dp.ComposedDpEvent([_gaussian(dp, *part) for part in parts]), delta
         ),
-    )
-
-
-def _selections(epsilon: float, runs: int) -> Workload:
-    """Exponential mechanisms, each chosen after the last; the neighbour has pure privacy for them.
-
-    Its other way is zCDP, a formula, which needs no time that could be compared.
-    """
-
-    def ours() -> tb.Composition:
-        # pairs of many choices are kept, and would be left from the call before
-        bounded_range.above.cache_clear()
-        bounded_range.below.cache_clear()
-        smooth_range.smooth.cache_clear()
-        return tb.ExponentialMechanism(epsilon) * runs
-
-    return Workload(
-        f"exponential-{epsilon:g}-{runs}",
-        f"exponential mechanism ε = {epsilon:g}, × {runs}",
-        1e-6,
-        ours,
-        _selections_theirs(epsilon, runs, 1e-6),
     )
 
 
@@ -214,8 +180,6 @@ WORKLOADS = [
         lambda: tb.RandomizedResponse(p=0.51) * 65_536,
         _randomized_response(0.51, 65_536, 1e-5),
     ),
-    _selections(0.1, 100),
-    _selections(0.5, 20),
     _gaussians("twenty", "20 different subsampled Gaussians, × 50 to 500 each", _TWENTY, 1e-5),
     _gaussians("gaussian-0.02", "Gaussian σ = 0.02, once", [(0.02, 1.0, 1)], 1e-5),
     _gaussians(

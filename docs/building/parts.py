@@ -149,6 +149,11 @@ def digits() -> str:
     return _measured("digits.json", "digits")
 
 
+def selections() -> str:
+    """Table of the last ``make bench``: exponential mechanisms, beside two neighbours."""
+    return _measured("selections.json", "selections")
+
+
 def ledger_speed() -> str:
     """Table of the last ``make bench``: the time that charges to a ledger take."""
     return _measured("ledger.json", "ledger")
@@ -255,6 +260,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "ledger-tables": ledger_tables,
     "benchmarks": benchmarks,
     "digits": digits,
+    "selections": selections,
     "ledger-speed": ledger_speed,
     "web-speed": web_speed,
     "reproductions": reproductions,
