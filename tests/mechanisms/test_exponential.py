@@ -160,6 +160,38 @@ def test_renyi_is_that_of_the_worst_interval(order: float, epsilon: float) -> No
     assert found.lower <= worst * (1 + 1e-5)
 
 
+# Each run has the loss epsilon - x with a chance for every x > 0: so the largest losses add up.
+@pytest.mark.parametrize(
+    ("whole", "exact"),
+    [
+        (Choice(0.1) * 100, 10.0),
+        (Choice(0.1) * 3 + Choice(0.25) * 2, 0.8),
+        (Choice(0.1) * 2 + tb.Laplace(scale=2.0) * 3, 1.7),
+        (Choice(0.1) * 7 + tb.RandomizedResponse(p=0.75), 0.7 + math.log(3.0)),
+        (Choice(0.5) * 20_000, 10_000.0),
+    ],
+)
+def test_without_a_delta_the_largest_losses_add_up(whole: tb.Composition, exact: float) -> None:
+    found = whole.epsilon(0.0)
+    assert found.lower <= exact * (1 + 1e-15)
+    assert found.upper >= exact * (1 - 1e-15)
+    assert found.relative_gap <= 1e-13
+    assert not found.apart
+    assert whole.answer(delta=0.0, target=exact * 0.99).bounds.lower > exact * 0.99
+    assert whole.explain(delta=0.0).bounds == found
+
+
+def test_without_a_delta_some_mass_at_infinity_is_never_covered() -> None:
+    for other in (tb.Gaussian(2.0), tb.ApproximateDP(epsilon=0.1, delta=1e-9)):
+        assert (Choice(0.1) * 5 + other).epsilon(0.0) == tb.Bounds(math.inf, math.inf)
+
+
+def test_a_delta_below_all_that_is_computed_is_bounded_by_the_largest_loss() -> None:
+    answer = (Choice(0.1) * 100).answer(delta=1e-200)
+    assert not answer.reached
+    assert answer.bounds.upper == pytest.approx(10.0)
+
+
 def test_a_group_is_a_mechanism_of_a_larger_epsilon() -> None:
     group = Choice(0.1).group(3)
     found, whole = (group * 5).epsilon(1e-6), (Choice(0.3) * 5).epsilon(1e-6)

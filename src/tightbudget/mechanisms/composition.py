@@ -133,15 +133,28 @@ class Composable(Questions):
         )
 
     def _renyi(self, order: float, rtol: float) -> Answer:
+        whole = self._worst_of_order(order)
+        return super()._renyi(order, rtol) if whole is None else whole._renyi(order, rtol)
+
+    @property
+    def largest_loss_by(self) -> Questions | None:
+        return self._worst_without_delta
+
+    @functools.cached_property
+    def _worst_without_delta(self) -> Composition | None:
+        # the divergence of order inf is the largest loss
+        return self._worst_of_order(math.inf)
+
+    def _worst_of_order(self, order: float) -> Composition | None:
+        """The worst pair for this order in place of each strategic mechanism; None without one."""
         worst = [mechanism.worst_of_order(order) for mechanism, _ in self.parts]
         if all(mechanism is None for mechanism in worst):
-            return super()._renyi(order, rtol)
+            return None
         # divergences add up over a strategy, whose best choice is the same at every run
-        whole = compose(
+        return compose(
             (found or mechanism) * runs
             for found, (mechanism, runs) in zip(worst, self.parts, strict=True)
         )
-        return whole._renyi(order, rtol)
 
     def finer(self, halvings: int) -> Composable:
         return compose(mechanism.finer(halvings) * runs for mechanism, runs in self.parts)

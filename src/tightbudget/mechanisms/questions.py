@@ -139,6 +139,15 @@ class Questions:
         """
         return math.inf
 
+    @property
+    def largest_loss_by(self) -> Questions | None:
+        """What has the same epsilon at delta = 0, and one pair; None where that is not known.
+
+        Guarantee: no epsilon below that of what is returned holds with a delta of 0, and that one
+        does.
+        """
+        return None
+
     def epsilon(self, delta: float, rtol: float = 1e-4) -> Bounds:
         """Bounds the exact eps*(delta) = inf{eps >= 0: delta(eps) <= delta}, in nats.
 
@@ -242,6 +251,9 @@ class Questions:
             caches: what earlier questions have left, by the engine that was asked.
             halvings: which of the pairs are asked first.
         """
+        worst = self.largest_loss_by
+        if question == EpsilonAt(0.0) and worst is not None:
+            return worst._ask(question, rtol, target), halvings
         # a pair that is on one side of the target says nothing of the other pair
         wanted = target if self.attained is None else None
 
@@ -269,6 +281,9 @@ class Questions:
         answer, halvings = self._of_both(ask, asked, halvings)
         if answer.bounds.apart:
             least = self.upper_by_theorem(question, answer.bounds)
+            answer = answer.no_larger_than(least, asked)
+        if answer.bounds.upper == math.inf and isinstance(question, EpsilonAt):
+            least = math.inf if worst is None else worst._ask(EpsilonAt(0.0), rtol).bounds.upper
             answer = answer.no_larger_than(least, asked)
         return answer, halvings
 
@@ -378,6 +393,9 @@ class Questions:
 
     def _explained(self, question: Question, rtol: float) -> Explanation:
         """Says which engine answers a question, and with what, from both pairs where need be."""
+        worst = self.largest_loss_by
+        if question == EpsilonAt(0.0) and worst is not None:
+            return worst._explained(question, rtol)
         if self.attained is None:
             return self.engine.explain(question, rtol)
         answer, halvings = self._asked(question, rtol)
