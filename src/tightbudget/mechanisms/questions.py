@@ -141,7 +141,7 @@ class Questions:
 
     @property
     def largest_loss_by(self) -> Questions | None:
-        """What has the same epsilon at delta = 0, and one pair; None where that is not known.
+        """A composition of one pair each with the same epsilon at delta = 0; None if not known.
 
         Guarantee: no epsilon below that of what is returned holds with a delta of 0, and that one
         does.

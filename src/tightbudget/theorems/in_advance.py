@@ -4,10 +4,13 @@ A mechanism of bounded range e is dominated by the pairs of t in [0, e], b = exp
 under Q the loss is t - e with the chance (1 - a) / (1 - b), else t; under P with b / a times that
 chance. Nobody chooses t after seeing outputs. N is the number of lower losses, and y = exp(eps).
 
-- *One t for all is the worst.* All losses follow from U = sum t_i and N: delta is E_Q[g(N)] for
-  g(n) = (exp(U - n e) - y)+. For two of the runs, with a_1 a_2 = c, it changes with a_1 + a_2 by
-  (g(n + 1) - g(n + 2)) - b (g(n) - g(n + 1)), over (1 - b)^2, which is 0 where all three are
-  positive, and else at most 0. So equal a are the worst for a given U.
+- *One t for all is the worst, also beside other mechanisms.* Let these have one pair each, and R be
+  the ratio of all their chances. All losses follow from U = sum t_i, N and R: delta is E_Q[g(N)]
+  for g(n) = (R exp(U - n e) - y)+. For two of the runs, with a_1 a_2 = c, it changes with a_1 + a_2
+  by the mean over all else of (g(n + 1) - g(n + 2)) - b (g(n) - g(n + 1)), over (1 - b)^2, which is
+  0 where all three are positive, and else at most 0. So equal a are the worst for a given U. Runs
+  of another e are such other mechanisms: those of each e have a t of their own. Three of .5 and two
+  of 1.5 are worst at y = 3 for .23 and .84, neither equal nor in proportion.
 - *The best t for each number.* delta is the largest over l of D(l, t) = P(N <= l) - y Q(N <= l).
   Its derivative by a has the sign of b^(l + 1) a^-(k + 1) - y: the largest is at
   t = (eps + (l + 1) e) / (k + 1), if that is in [0, e]; else 0 is larger.
