@@ -6,7 +6,7 @@ import pytest
 from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
-from tightbudget.workflows import Workflow
+from tightbudget.workflows import Workflow, residue_filter
 
 COSTLY, CHEAP = tb.Laplace(1.0), tb.Laplace(4.0)
 SHUFFLED = tb.Gaussian(1.0).shuffled(20)
@@ -36,7 +36,19 @@ def the_lower_bound_is_that_of_data_sets() -> bool:
     return found.lower <= 1.01 * tb.stopping_delta(SHUFFLED, [1, 2], [3.0, 4.0]).lower
 
 
+def a_filter_that_looks_ahead_keeps_delta() -> bool:
+    pure, gaussian = tb.Laplace(1.5), tb.Gaussian(2.0)
+    found = residue_filter({"a": pure, "b": gaussian}, epsilon=1.5, delta=0.01)
+    return found.workflow.delta(1.5).upper <= 0.01
+
+
 WORKFLOWS = [
+    Without(
+        "a choice that is not covered",
+        {"residue-covered": "covered = True"},
+        a_filter_that_looks_ahead_keeps_delta,
+        slow=True,
+    ),
     Without(
         "the last move alone",
         {"any-move-is-chosen": "rest[:] = np.maximum(0.0, value - sub_down(sure, own))"},

@@ -259,6 +259,10 @@ EXAMPLES: list[Example] = [
         },
     ),
     Example(
+        tb.workflows.residue_filter,
+        {"items": {"a": tb.Gaussian(20.0)}, "epsilon": 0.25, "delta": 1e-3},
+    ),
+    Example(
         tb.optimal_delta,
         {
             "parameters": [(0.25, 0.0), (0.25, 0.0)],

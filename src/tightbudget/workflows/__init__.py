@@ -1,6 +1,7 @@
 """Plans with choices: states, what may run at each of them, and a price for stopping there."""
 
 from tightbudget.workflows.prices import PricedWorkflow, priced
+from tightbudget.workflows.residue import residue_filter
 from tightbudget.workflows.workflow import Move, Workflow
 from tightbudget.workflows.workflow_file import WorkflowFile, read_workflow, write_workflow
 
@@ -11,5 +12,6 @@ __all__ = [
     "WorkflowFile",
     "priced",
     "read_workflow",
+    "residue_filter",
     "write_workflow",
 ]
