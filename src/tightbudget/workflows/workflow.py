@@ -492,7 +492,10 @@ def _of_direction(losses: GraphLosses, rtol: float, least: float) -> Bounds:
             induction = WorkflowInduction(losses, lattice)
         except PrecisionError:
             break  # a finer lattice would be too long
-        found = found.meet(Bounds(induction.lower(), induction.upper()))
+        upper = induction.upper()
+        if upper <= least:
+            return Bounds(0.0, upper)  # another direction is worse
+        found = found.meet(Bounds(induction.lower(), upper))
         gap = found.relative_gap
         if gap <= rtol or found.upper <= max(least, _FLOOR):
             break
