@@ -75,6 +75,22 @@ def test_a_fit_goes_on_where_another_one_was(caplog: pytest.LogCaptureFixture) -
     assert not jax.config.jax_enable_x64
 
 
+def test_measurements_of_one_marginal_are_fitted_as_their_weighted_mean() -> None:
+    ones = noisy(("a",), ("b",), ("c",), ("a", "b"), sigma=20.0)
+    twos = noisy(("b", "a"), ("a",), sigma=10.0)
+    counts = np.asarray(twos[0].counts).T
+    merged = [
+        tb.marginals.NoisyMarginal(("a",), (ones[0].counts + 4 * twos[1].counts) / 5, 80**0.5),
+        *ones[1:3],
+        tb.marginals.NoisyMarginal(("a", "b"), (ones[3].counts + 4 * counts) / 5, 80**0.5),
+    ]
+    both = tb.marginals.mbi_model([*ones, *twos], DOMAINS)
+    mean = tb.marginals.mbi_model(merged, DOMAINS)
+    assert both.total == pytest.approx(mean.total, rel=1e-12)
+    for columns in (("a",), ("a", "b"), ("b", "c")):  # up to where mirror descent stops
+        assert both.expected(columns) == pytest.approx(mean.expected(columns), rel=1e-4)
+
+
 def test_aim_finds_the_columns_that_go_together() -> None:
     meter = tb.OutputDPFilter(1, 1e-6)
     found = tb.marginals.run_aim(ROWS, DOMAINS, epsilon=1.0, delta=1e-6, meter=meter, rounds=12)

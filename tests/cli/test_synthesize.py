@@ -83,9 +83,7 @@ def test_a_parquet_file_has_the_types_of_the_domains() -> None:
     assert found["receipt"]["charged"]["amount"] == spent() == 1.0
     assert found["key"].startswith("people/synthesize ")
     with tb.Ledger("sqlite:///budget.db") as ledger:
-        (hold,) = [event for event in ledger.events() if event.kind == "reserved"]
         asked = ledger.hold(found["key"]).question
-    assert hold.key == found["key"]
     assert asked == "people: synthetic table by MST of sex, age, score"
 
 
@@ -183,10 +181,32 @@ def test_a_disk_that_is_full_is_said_with_the_charge(monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    said = refusal(*ASKED, *ADA, "--out", "made.csv")
-    assert said == "made.csv: no space left on device; the price is charged"
+    said = refusal(*ASKED, *ADA, "--out", "made.csv", "--key", "A1")
+    assert said == (
+        "made.csv: no space left on device; the price is charged; what was measured is kept: the "
+        "same command goes on with --key A1 --keep made.csv.run"
+    )
     assert spent() == 1.0
-    assert files() == GIVEN
+    assert files() == {*GIVEN, "made.csv.run"}
+
+
+def test_a_table_that_was_not_written_is_drawn_from_the_kept_marginals_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", full)
+        refusal(*ASKED, *ADA, "--out", "made.csv", "--key", "A1")
+    said = refusal(*ASKED, *ADA, "--out", "made.csv")
+    assert said.startswith("made.csv.run has the marginals of a run whose table was not written")
+    assert spent() == 1.0
+    again = [*ASKED, *ADA, "--out", "made.csv", "--key", "A1", "--keep", "made.csv.run"]
+    found = answer(*again)
+    assert (found["method"], found["ended"], len(found["marginals"])) == ("mst", None, 5)
+    assert spent() == 1.0
+    assert files() == {*GIVEN, "made.csv", "made.csv.run"}
 
 
 # ------------------------------------------------------------------------------------- AIM
@@ -215,7 +235,7 @@ def test_aim_writes_a_table_and_lists_what_it_has_measured(fitter: Fitter) -> No
     assert len(pd.read_parquet("made.parquet")) == 70
     assert spent() == 1.0
     with tb.Ledger("sqlite:///budget.db") as ledger:
-        (key,) = [event.key for event in ledger.events() if event.kind == "reserved"]
+        key, *_ = [event.key for event in ledger.events() if event.kind == "reserved"]
         asked = ledger.hold(str(key)).question
     assert asked == "people: synthetic table by AIM of sex, age, score"
 
@@ -246,8 +266,25 @@ def test_a_fit_that_fails_is_said(fitter: Fitter) -> None:
     result = run(*AIM, *ADA, "--out", "made.csv")
     assert result.exit_code == 0
     said = result.stderr.splitlines()
-    assert said[0] == "ended early: RuntimeError: out of memory"
-    assert said[1].startswith("charged epsilon 1.0")
+    assert said[0].startswith("what was measured is kept: the same command goes on with --key")
+    assert said[1] == "ended early: RuntimeError: out of memory"
+    assert said[2].startswith("charged epsilon 1.0")
+    assert files() == {*GIVEN, "made.csv", "made.csv.run"}
+
+
+def test_marginals_whose_model_fails_at_the_end_can_be_fitted_again_for_nothing(
+    fitter: Fitter,
+) -> None:
+    fitter.finite = False
+    result = run(*AIM, *ADA, "--out", "made.csv", "--key", "A1")
+    assert result.exit_code != 0
+    assert "has not converged" in result.stderr
+    assert files() == {*GIVEN, "made.csv.run"}
+    assert spent() == 1.0
+    fitter.finite = True
+    again = answer(*AIM, *ADA, "--out", "made.csv", "--key", "A1", "--keep", "made.csv.run")
+    assert "has not converged" in again["ended"]
+    assert spent() == 1.0
 
 
 @pytest.mark.slow
@@ -276,7 +313,7 @@ def test_what_is_refused_of_aim_charges_nothing(fitter: Fitter, more: list[Any],
     assert files() == GIVEN
 
 
-@pytest.mark.parametrize("option", ["--keep", "--rounds", "--stop-after"])
+@pytest.mark.parametrize("option", ["--rounds", "--stop-after"])
 def test_what_belongs_to_aim_is_refused_of_mst(option: str) -> None:
     name = option.strip("-").replace("-", "_")
     said = refusal(*ASKED, *ADA, "--out", "made.csv", option, 9)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, cast
 
 import numpy as np
 
-from tightbudget.errors import CalibrationError, FileError, ParameterError, ReleaseError
+from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
-from tightbudget.marginals.kept_marginals import KeptMarginals, opened
 from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.mbi_fit import (
     ITERATIONS,
@@ -26,6 +24,7 @@ from tightbudget.marginals.mbi_fit import (
     megabytes_of,
 )
 from tightbudget.marginals.measurements import FIRST, aim
+from tightbudget.marginals.paid_run import DIED_CHOOSING, PaidRun, Private, paid_run
 from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.synthesize import SyntheticTable
 from tightbudget.mechanisms.gaussian import Gaussian
@@ -197,100 +196,77 @@ def run_aim(
     units = 16 * len(known) if rounds is None else positive_count(rounds=rounds)
     planned = functools.partial(aim, len(known), rounds=rounds)
     fit = functools.partial(mbi_model, domains=domains, iterations=iterations, megabytes=megabytes)
-    with contextlib.ExitStack() as stack:
-        kept: KeptMarginals | None = None
-        if keep is not None:
-            asked = {
-                "epsilon": epsilon,
-                "delta": delta,
-                "domains": [[name, repr(domain)] for name, domain in known.items()],
-                "workload": [[list(clique), weight] for clique, weight in weights.items()],
-                "rounds": units,
-                "unit": unit,
-                "rows_per_unit": rows_per_unit,
-                "until": until is not None,
-            }
-            kept = stack.enter_context(opened(keep, asked))
-        if kept is None or kept.rho is None:
-            largest, priced = _plan(planned, epsilon, delta, until)
-        else:
-            largest = kept.rho
-            priced = kept.priced(planned(rho=largest).workflow)
-            if (over := kept.receipt(meter)) is not None:
-                return _result(kept.marginals, over, largest, kept.ended, domains, None)
-        run = MarginalRun(
-            priced,
-            rows,
-            domains,
-            meter=meter,
-            unit=unit,
-            rows_per_unit=rows_per_unit,
-            noise=noise,
-            # who has the file may see the answers
-            interactive=until is not None or kept is not None,
-            resumable=kept is not None,
-        )
-        if kept is not None and kept.rho is not None:
-            run.load_state_dict(kept.state)
-        measured = [] if kept is None else [*kept.marginals]
-        ended = None if kept is None else kept.ended
-        fitted = functools.partial(_fitted, fit, run, measured, kept)
+    asked = {
+        "algorithm": "aim",
+        "epsilon": epsilon,
+        "delta": delta,
+        "workload": [[list(clique), weight] for clique, weight in weights.items()],
+        "rounds": units,
+        "until": until is not None,
+    }
+    private = Private(rows, domains, meter, unit, rows_per_unit, noise)
+    with paid_run(
+        private,
+        lambda rho: planned(rho=rho),
+        lambda: _plan(planned, epsilon, delta, until),
+        asked=asked,
+        known=known,
+        keep=keep,
+        interactive=until is not None,
+    ) as paid:
+        measured, ended, run = paid.before, paid.ended, paid.run
         model: MbiModel | None = None
         before: MbiModel | None = None
+        if run is None:
+            return _result(measured, paid, ended, domains, None)
+        fitted = functools.partial(_fitted, fit, run, measured, paid)
 
         def told() -> None:
             if progress is not None:
                 progress(_share(run.state, len(known), units))
 
-        with run:
-            if kept is not None and kept.rho is None:
-                kept.begin(largest, priced, run.state_dict(), meter)
-            if ended is None and run.state == "start":
-                measured += run.measure(singles)
-            elif ended is None and len(measured) > len(known):
-                # how far the last marginal moves the model decides on the noise of the next one
-                before, ended = fitted(slice(-1))
-            if ended is None and measured:
-                asks = until if len(measured) > len(known) else None  # that is after each round
-                model, ended = fitted(warm=before, until=asks, told=told)
-            while model is not None and ended is None and run.state != "end":
-                if not run.moves:
-                    ended = "an earlier process ended while it selected a marginal"
-                    break
-                annealed = before is not None and _settled(before, model, measured[-1])
-                ahead = _round(priced.workflow, run.state, annealed, len(known), units)
-                most = megabytes * ahead.share
-                # what is within the model makes it no larger
-                small = {
-                    clique: weight
-                    for clique, weight in weights.items()
-                    if any({*clique} <= {*there} for there in model.cliques)
-                    or megabytes_of(known, [*model.cliques, clique]) <= most
-                }
-                # the 1-norm of the noise that is to come, as is expected
-                of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * run.rows_per_unit
-                chosen = run.select(
-                    {clique: model.expected(clique) for clique in small},
-                    weights=list(small.values()),
-                    penalties=[
-                        of_count * math.prod(known[name].size for name in clique)
-                        for clique in small
-                    ],
-                    to=ahead.to,
-                )
-                measured += run.measure([chosen])
-                before = model
-                model, ended = fitted(warm=before, until=until, told=told)
-            if kept is not None and ended is not None and kept.ended is None:
-                with contextlib.suppress(FileError):
-                    kept.end(ended)
-        return _result(measured, run.receipt, largest, ended, domains, model)
+        if ended is None and run.state == "start":
+            measured += run.measure(singles)
+        elif ended is None and len(measured) > len(known):
+            # how far the last marginal moves the model decides on the noise of the next one
+            before, ended = fitted(slice(-1))
+        if ended is None and measured:
+            asks = until if len(measured) > len(known) else None  # that is after each round
+            model, ended = fitted(warm=before, until=asks, told=told)
+        while model is not None and ended is None and run.state != "end":
+            if not run.moves:
+                ended = DIED_CHOOSING
+                break
+            annealed = before is not None and _settled(before, model, measured[-1])
+            ahead = _round(paid.priced.workflow, run.state, annealed, len(known), units)
+            most = megabytes * ahead.share
+            # what is within the model makes it no larger
+            small = {
+                clique: weight
+                for clique, weight in weights.items()
+                if any({*clique} <= {*there} for there in model.cliques)
+                or megabytes_of(known, [*model.cliques, clique]) <= most
+            }
+            # the 1-norm of the noise that is to come, as is expected
+            of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * run.rows_per_unit
+            chosen = run.select(
+                {clique: model.expected(clique) for clique in small},
+                weights=list(small.values()),
+                penalties=[
+                    of_count * math.prod(known[name].size for name in clique) for clique in small
+                ],
+                to=ahead.to,
+            )
+            measured += run.measure([chosen])
+            before = model
+            model, ended = fitted(warm=before, until=until, told=told)
+        paid.end(ended)
+    return _result(measured, paid, ended, domains, model)
 
 
 def _result(
-    measured: Sequence[NoisyMarginal],
-    receipt: Receipt,
-    largest: float,
+    measured: list[NoisyMarginal],
+    paid: PaidRun,
     ended: str | None,
     domains: Mapping[str, Any],
     model: MbiModel | None,
@@ -300,12 +276,8 @@ def _result(
     Raises:
         ReleaseError: there is none.
     """
-    if not measured:
-        raise ReleaseError(
-            "the process that began the run died before it had kept a marginal; the run is "
-            f"charged {receipt.charged}"
-        )
-    return AimMarginals(tuple(measured), receipt, largest, ended, domains, model)
+    paid.check(measured)
+    return AimMarginals(tuple(measured), paid.receipt, paid.rho, ended, domains, model)
 
 
 def _share(state: Cell, columns: int, units: int) -> float:
@@ -325,8 +297,8 @@ def _settled(before: MbiModel, model: MbiModel, last: NoisyMarginal) -> bool:
 def _fitted(
     fit: Callable[..., MbiModel],
     run: MarginalRun,
-    measured: Sequence[NoisyMarginal],
-    kept: KeptMarginals | None,
+    measured: list[NoisyMarginal],
+    paid: PaidRun,
     which: slice = slice(None),
     *,
     warm: MbiModel | None = None,
@@ -342,7 +314,7 @@ def _fitted(
         fit: fits a model to marginals.
         run: has measured them.
         measured: all marginals.
-        kept: makes them durable.
+        paid: makes them durable.
         which: of the marginals those that the model is of.
         warm: a model of earlier ones.
         until: from a model to whether to stop.
@@ -350,15 +322,14 @@ def _fitted(
     """
     model = None
     try:
-        if kept is not None:
-            kept.keep(measured[len(kept.marginals) :])
+        paid.keep(measured)
         if told is not None:
             told()
         model = fit(measured[which], warm=warm)
         if until is not None and run.state != "end" and until(model):
             return model, STOPPED
     except KeyboardInterrupt:
-        if kept is not None:  # another process goes on
+        if paid.kept is not None:  # another process goes on
             raise
         return model, "interrupted"
     except Exception as error:

@@ -1,8 +1,9 @@
 """The marginals that a run has measured, in a file, so that a program started again has them.
 
 The file begins with what the run was begun with: its plan with the prices, and the token of its
-hold. Then it has each measurement, before anything is chosen by it. So whoever finds the file goes
-on with the run, or has all that was paid for; the ledger knows which moves were taken.
+hold. Then it has the marginals of each measurement and a line that ends them, before anything is
+chosen by them. So whoever finds the file goes on with the run, or has all that was paid for; the
+ledger knows which moves were taken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,17 +57,20 @@ class KeptMarginals:
         self.marginals: list[NoisyMarginal] = []
         self.ended: str | None = None
         self._begun: Mapping[str, Any] | None = None
+        found: list[NoisyMarginal] = []
         for line in lines.found:
             ((kind, content),) = json.loads(line).items()
             if kind == "begun":
                 self._begun = content
             elif kind == "ended":
                 self.ended = content
+            elif kind == "measured":
+                if len(found) >= content:  # guard: whole-measurements
+                    self.marginals += found[len(found) - content :]
+                found.clear()
             else:
                 counts = np.array(content["counts"], dtype=np.float64)
-                self.marginals.append(
-                    NoisyMarginal(tuple(content["columns"]), counts, content["sigma"])
-                )
+                found.append(NoisyMarginal(tuple(content["columns"]), counts, content["sigma"]))
         if self._begun is None:
             if lines.found:
                 raise FileError(f"{path}: the line that says which run this is of is damaged")
@@ -129,15 +134,17 @@ class KeptMarginals:
         self._keep("begun", self._begun)
 
     def keep(self, measured: Sequence[NoisyMarginal]) -> None:
-        """Makes measured marginals durable.
+        """Makes the marginals of one measurement durable, all or none.
 
         Raises:
             FileError: the file cannot be written.
         """
         for one in measured:
-            self.marginals.append(one)
             content = {"columns": one.columns, "counts": one.counts.tolist(), "sigma": one.sigma}
             self._keep("marginal", content)
+        if measured:
+            self._keep("measured", len(measured))
+        self.marginals += measured
 
     def end(self, ended: str) -> None:
         """Writes down why the rounds end early.
@@ -170,6 +177,11 @@ class KeptMarginals:
 
     def _keep(self, kind: str, content: Any) -> None:
         self._lines.keep(json.dumps({kind: content}).encode("ascii"))
+
+
+def has_begun(path: Path) -> bool:
+    """Says whether a file has a run that was begun, which may have measured something."""
+    return b' {"begun": ' in path.read_bytes()
 
 
 def _keyed(meter: Any) -> Any:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from tightbudget import tabular
-from tightbudget.errors import ParameterError
+from tightbudget.errors import FileError, ParameterError
 from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
 from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import mst
+from tightbudget.marginals.paid_run import DIED_CHOOSING, DIED_MEASURING, Private, paid_run
 from tightbudget.marginals.report import MarginalReport, errors_of
 from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.tree_model import Pair, generator_of, shares_of, spanning, tree_model
@@ -24,6 +26,7 @@ from tightbudget.numerics.validate import count, refuse
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import Receipt
+from tightbudget.workflows.prices import PricedWorkflow
 
 MOST_ROWS = 10**8  # of a synthetic table: a noisy number of rows does not fill the memory
 
@@ -37,6 +40,7 @@ class SyntheticTable:
         marginals: the noisy marginals: of all columns, then of the selected pairs.
         receipt: the amounts held and charged.
         rho: zCDP's scale of all noise.
+        ended: the reason why the run ended before its plan did; None if it did not.
     """
 
     columns: Mapping[str, list[Any]]
@@ -44,6 +48,7 @@ class SyntheticTable:
     receipt: Receipt
     rho: float
     _domains: Mapping[str, Domain]
+    ended: str | None = None
 
     @property
     def size(self) -> int:
@@ -111,6 +116,7 @@ def synthesize(
     rows_per_unit: int | None = None,
     size: int | None = None,
     seed: Any = None,
+    keep: str | PathLike[str] | None = None,
     noise: Noise | None = None,
 ) -> SyntheticTable:
     """Draws synthetic rows by MST, at the exact price of what it selects and measures.
@@ -139,16 +145,23 @@ def synthesize(
         size: the number of synthetic rows; about the number of private ones, by the noisy counts,
             if absent.
         seed: of numpy's generator, which draws the rows from the model. The private noise has none.
+        keep: a file for the noisy marginals, and for the token of the run, a secret: it is made, or
+            is that of the same run. The meter is then a budget of a ledger with a key. The rows are
+            to be the same ones.
         noise: the source of the private noise; OpenDP's samplers if None.
 
     Raises:
-        ParameterError: an argument is refused, a column is not there, or a pair of columns has more
-            than 2^22 cells; nothing is charged.
+        ParameterError: an argument is refused, a column is not there, a pair of columns has more
+            than 2^22 cells, or ``keep`` is the file of another run; nothing is charged.
         BudgetError: epsilon or delta does not fit; the rows were not touched.
         CalibrationError: no rho was found; nothing is charged.
         ExtraError: no noise is given, and OpenDP is not installed.
         SourceError: the table's engine does not answer.
-        ReleaseError: noise or the engine failed after the start; epsilon and delta are charged.
+        FileError: the file ``keep`` cannot be read or written.
+        FencingError: the file ``keep`` is not of the run that the ledger has under this key.
+        SettlementError: the run of this key was begun without the file ``keep``.
+        ReleaseError: noise or the engine failed after the start; epsilon and delta are charged. Or
+            the file ``keep`` is of a process that died before it had measured anything.
 
     Source: McKenna, Miklau, Sheldon 2021, "Winning the NIST contest".
     """
@@ -166,38 +179,56 @@ def synthesize(
         count(size=size)
     generator_of(seed)  # what is no seed is refused before the charge
     plan = functools.partial(mst, len(known))
-    largest = rho(plan, epsilon, delta)
-    run = MarginalRun(
-        plan(largest).priced(delta, epsilon),
-        rows,
-        domains,
-        meter=meter,
-        unit=unit,
-        rows_per_unit=rows_per_unit,
-        noise=noise,
-        interactive=False,
-    )
-    with run:
-        ones = {one.columns[0]: one for one in run.measure([(name,) for name in known])}
-        total = _total(list(ones.values()))
-        shares = {name: shares_of(one.counts) for name, one in ones.items()}
-        chosen: list[Pair] = []
-        while ahead := spanning(list(known), chosen):
-            one, other = run.select(
-                {(a, b): total * np.outer(shares[a], shares[b]) for a, b in ahead}
-            )
-            chosen.append((one, other))
-        pairs = run.measure(chosen)
+
+    def prices() -> tuple[float, PricedWorkflow]:
+        largest = rho(plan, epsilon, delta)
+        return largest, plan(largest).priced(delta, epsilon)
+
+    private = Private(rows, domains, meter, unit, rows_per_unit, noise)
+    asked = {"algorithm": "mst", "epsilon": epsilon, "delta": delta}
+    with paid_run(
+        private, plan, prices, asked=asked, known=known, keep=keep, interactive=False
+    ) as paid:
+        found, ended, run = paid.before, paid.ended, paid.run
+        if run is not None and ended is None:
+            try:
+                if run.state == paid.priced.workflow.start:
+                    found += run.measure([(name,) for name in known])
+                    paid.keep(found)
+                if found and run.moves:
+                    found += run.measure(_tree(run, known, found))
+                    paid.keep(found)
+            except FileError as error:  # what was measured is paid for, and is in the result
+                ended = str(error)
+            if len(found) == len(known) and ended is None:
+                last = not paid.priced.workflow.moves[run.state]
+                ended = DIED_MEASURING if last else DIED_CHOOSING
+            paid.end(ended)
+    paid.check(found)
+    ones, pairs = found[: len(known)], found[len(known) :]
     model = tree_model(
-        {name: one.counts for name, one in ones.items()},
-        {pair: found.counts for pair, found in zip(chosen, pairs, strict=True)},
+        {one.columns[0]: one.counts for one in ones},
+        {(one.columns[0], one.columns[1]): one.counts for one in pairs},
     )
-    drawn = min(round(total), MOST_ROWS) if size is None else size
+    drawn = min(round(_total(ones)), MOST_ROWS) if size is None else size
     columns = model.draw(drawn, known, seed)
-    return SyntheticTable(columns, run.marginals, run.receipt, largest, known)
+    return SyntheticTable(columns, tuple(found), paid.receipt, paid.rho, known, ended)
 
 
-def _total(ones: list[NoisyMarginal]) -> float:
+def _tree(
+    run: MarginalRun, known: Mapping[str, Domain], ones: Sequence[NoisyMarginal]
+) -> list[Pair]:
+    """Selects pairs of columns that form a tree."""
+    shares = {one.columns[0]: shares_of(one.counts) for one in ones}
+    total = _total(ones)
+    chosen: list[Pair] = []
+    while ahead := spanning(list(known), chosen):
+        one, other = run.select({(a, b): total * np.outer(shares[a], shares[b]) for a, b in ahead})
+        chosen.append((one, other))
+    return chosen
+
+
+def _total(ones: Sequence[NoisyMarginal]) -> float:
     """Returns about the number of rows: the mean of the marginals' sums, weighed by their noise."""
     weights: FloatArray = np.array([1.0 / (one.counts.size * one.sigma**2) for one in ones])
     sums = np.array([one.counts.sum() for one in ones])

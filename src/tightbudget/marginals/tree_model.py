@@ -62,7 +62,8 @@ def tree_model(ones: Mapping[str, FloatArray], pairs: Mapping[Pair, FloatArray])
 
     Args:
         ones: the noisy counts of each column, (cells,).
-        pairs: the noisy counts of pairs of columns that form a tree, (cells, cells).
+        pairs: the noisy counts of pairs of columns that form a tree, (cells, cells). A column that
+            they do not reach depends on no other.
     """
     first = next(iter(ones))
     branches: dict[str, tuple[str, FloatArray]] = {}
@@ -77,6 +78,9 @@ def tree_model(ones: Mapping[str, FloatArray], pairs: Mapping[Pair, FloatArray])
                     rows = [shares_of(row) if row.max() > 0 else own for row in table]
                     branches[child] = parent, np.array(rows)
                     ahead.append(child)
+    for column in ones:  # that no pair has
+        if column != first and column not in branches:
+            branches[column] = first, np.tile(shares_of(ones[column]), (ones[first].size, 1))
     return TreeModel(first, shares_of(ones[first]), branches)
 
 

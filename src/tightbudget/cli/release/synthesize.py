@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,10 +37,11 @@ from tightbudget.cli.release.table import (
     types_of,
 )
 from tightbudget.cli.release.where import condition
-from tightbudget.errors import FileError
+from tightbudget.errors import FileError, TightBudgetError
 from tightbudget.marginals import MbiModel, NumericBins, SyntheticTable, run_aim
 from tightbudget.marginals import synthesize as drawn
 from tightbudget.marginals.aim_run import STOPPED
+from tightbudget.marginals.kept_marginals import has_begun
 from tightbudget.marginals.tree_model import generator_of
 from tightbudget.numerics.validate import count, positive_count, refuse
 from tightbudget.promises.text import LONGEST_QUESTION
@@ -102,8 +105,9 @@ def synthesize(
     keep: Annotated[
         Path | None,
         typer.Option(
-            help="Of aim: a file for its marginals; the same command goes on after a crash. It "
-            "holds the token of the run, a secret."
+            help="A file for the marginals; the same command with this --key goes on after a "
+            "crash, and draws rows again. With a ledger, OUT.run if absent, which is removed when "
+            "the table is there. It holds the token of the run, a secret."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file --out.")] = False,
@@ -128,7 +132,7 @@ def synthesize(
     if ledger is None:
         _without_a_ledger(budget=budget, key=key, by=by, keep=keep)
     if method is SynthesisMethod.mst:
-        _without_aim(rounds=rounds, stop_after=stop_after, keep=keep)
+        _without_aim(rounds=rounds, stop_after=stop_after)
     if stop_after is not None:
         positive_count(stop_after=stop_after)
     if keep is not None and key is None:
@@ -145,32 +149,37 @@ def synthesize(
         table = table.filter(condition(text, columns))
     name, schema = name_of(data, where), _schema(known, columns)
     with ExitStack() as stack:
-        part = stack.enter_context(_beside(out, force=force))
+        _writable(out, force=force)
         meter: Any = OutputDPFilter(epsilon=epsilon, delta=delta)
+        beside: _Beside | None = None
         if ledger is not None and budget is not None:
             paying = budget_of(stack, ledger, budget, by=by, token=token)
             if key is None:
                 key = f"{cut(name, _LONGEST_NAME)}/synthesize {fresh_salt()[:_RANDOM]}"
             asked = f"{name}: synthetic table by {method.upper()} of {', '.join(known)}"
             meter = paying.keyed(key).asking(cut(asked, LONGEST_QUESTION))
-        given: Any = {"epsilon": epsilon, "delta": delta, "meter": meter}
-        ended = None
+            if keep is None:
+                beside = stack.enter_context(_beside(out, key))
+                keep = beside.path
+        given: Any = {"epsilon": epsilon, "delta": delta, "meter": meter, "keep": keep}
+        stopped = None
         if method is SynthesisMethod.mst:
             with working("measuring marginals"):
                 found = drawn(table, known, size=size, seed=seed, **given)
+            ended = found.ended
         else:
             _checked(size, seed)
             with bar("measuring marginals") as progress:
                 until = None if stop_after is None else _after(stop_after)
-                aim = run_aim(
-                    table, known, rounds=rounds, until=until, keep=keep, progress=progress, **given
-                )
+                aim = run_aim(table, known, rounds=rounds, until=until, progress=progress, **given)
             ended = aim.ended
             if ended == STOPPED:
-                ended = f"{len(aim.marginals)} marginals are measured"
+                ended = stopped = f"{len(aim.marginals)} marginals are measured"
             with working("drawing rows"):
                 found = aim.synthesize(size=size, seed=seed)
-        _write(found, schema, part, out)
+        _write(found, schema, out)
+        if beside is not None:
+            beside.again = ended is not None and ended is not stopped
     charged = in_words(found.receipt.charged)
     if json:
         content = {
@@ -190,7 +199,8 @@ def synthesize(
     rows = {"rows": f"{found.size:,}", "file": str(out)}
     if method is SynthesisMethod.mst:
         one, two = found.marginals[0].sigma, found.marginals[-1].sigma
-        rows["noise of a count"] = f"sigma {one:.6g} of one column, {two:.6g} of two"
+        of_two = f", {two:.6g} of two" if found.pairs else ""
+        rows["noise of a count"] = f"sigma {one:.6g} of one column{of_two}"
         rows["pairs"] = ", ".join(" and ".join(pair) for pair in found.pairs)
     else:
         largest, least = (f(m.sigma for m in found.marginals) for f in (max, min))
@@ -203,6 +213,57 @@ def synthesize(
     returned = f"; returned {in_words(back)}" if back.epsilon > 0 else ""
     kept = f" of {budget}; key {key}" if ledger is not None else "; no ledger keeps that"
     typer.echo(f"charged {charged}{returned}{kept}", err=True)
+
+
+@dataclass
+class _Beside:
+    """A file for the marginals beside the table.
+
+    Attributes:
+        path: of the file.
+        again: whether the table is not there yet, or another fit may be wanted.
+    """
+
+    path: Path
+    again: bool = True
+
+
+@contextlib.contextmanager
+def _beside(out: Path, key: str) -> Iterator[_Beside]:
+    """Yields a file for the marginals, and removes it at the end, or says how it is used again.
+
+    Raises:
+        ParameterError: the file is there already.
+        FileError: nothing can be written there.
+    """
+    kept = _Beside(out.with_name(f"{out.name}.run"))
+    try:
+        kept.path.touch(exist_ok=False)  # guard: marginals-of-another-run-stay
+    except FileExistsError:
+        raise ParameterError(
+            f"{kept.path} has the marginals of a run whose table was not written: --keep with this "
+            "file and --key with its key go on with it; or move it away"
+        ) from None
+    except OSError as error:
+        raise FileError(f"{kept.path}: {reason(error)}") from error
+    same = shlex.join(["--key", key, "--keep", str(kept.path)])
+    hint = f"what was measured is kept: the same command goes on with {same}"
+    try:
+        yield kept
+    except TightBudgetError as error:
+        if has_begun(kept.path):
+            error.args = (f"{error}; {hint}",)  # a refusal is one line
+        raise
+    except KeyboardInterrupt:
+        if has_begun(kept.path):
+            typer.echo(hint, err=True)
+        raise
+    else:
+        if kept.again:
+            typer.echo(hint, err=True)
+    finally:
+        if not (kept.again and has_begun(kept.path)):
+            kept.path.unlink(missing_ok=True)
 
 
 def _without_aim(**given: object) -> None:
@@ -259,11 +320,8 @@ def _schema(domains: Mapping[str, Any], types: Mapping[str, str]) -> Any:
     return arrow.schema(fields)
 
 
-@contextlib.contextmanager
-def _beside(out: Path, *, force: bool) -> Iterator[Path]:
-    """Yields an empty file beside another one, so that the other is there whole or not at all.
-
-    A place where nothing can be written is refused so before a charge.
+def _writable(out: Path, *, force: bool) -> None:
+    """Refuses a place where no table can be written, before a charge.
 
     Raises:
         ParameterError: the file is there already, is a folder, or has no known ending.
@@ -275,6 +333,17 @@ def _beside(out: Path, *, force: bool) -> Iterator[Path]:
         raise refuse("out", "be a file, not a folder", str(out))
     if not force and os.path.lexists(out):
         raise refuse("out", "be a new file: --force replaces the one that is there", str(out))
+    with _part_of(out):
+        pass
+
+
+@contextlib.contextmanager
+def _part_of(out: Path) -> Iterator[Path]:
+    """Yields a new file beside another one, so that the other is there whole or not at all.
+
+    Raises:
+        FileError: nothing can be written there.
+    """
     part = out.with_name(f".{out.name}.{fresh_salt()[:_RANDOM]}.part")
     try:
         part.touch(exist_ok=False)
@@ -286,7 +355,7 @@ def _beside(out: Path, *, force: bool) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _write(found: SyntheticTable, schema: Any, part: Path, out: Path) -> None:
+def _write(found: SyntheticTable, schema: Any, out: Path) -> None:
     """Writes the rows into one file, and gives it the name of the other when it is durable.
 
     Raises:
@@ -294,13 +363,14 @@ def _write(found: SyntheticTable, schema: Any, part: Path, out: Path) -> None:
     """
     table = importlib.import_module("pyarrow").table(dict(found.columns), schema=schema)
     try:
-        with part.open("wb") as file:
-            if out.suffix == ".csv":
-                importlib.import_module("pyarrow.csv").write_csv(table, file)
-            else:
-                importlib.import_module("pyarrow.parquet").write_table(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, out)
+        with _part_of(out) as part:
+            with part.open("wb") as file:
+                if out.suffix == ".csv":
+                    importlib.import_module("pyarrow.csv").write_csv(table, file)
+                else:
+                    importlib.import_module("pyarrow.parquet").write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, out)
     except OSError as error:
         raise FileError(f"{out}: {reason(error)}; the price is charged") from error
