@@ -8,6 +8,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 RUN = "tests/marginals/test_marginal_run.py::test_"
 TABLES = "tests/marginals/test_tables.py::test_"
 AIM = "tests/marginals/test_aim_run.py::test_"
+KEPT = "tests/marginals/test_kept_tables.py::test_"
 
 MARGINALS = [
     Without(
@@ -80,6 +81,11 @@ MARGINALS = [
         "the file of any run",
         {"kept-of-this-run": "if False:"},
         fails=AIM + "the_file_of_another_run_is_refused[given0-run is of one with another epsilon]",
+    ),
+    Without(
+        "part of a measurement",
+        {"whole-measurements": "if True:"},
+        fails=KEPT + "a_measurement_of_which_a_line_is_damaged_is_left_out",
     ),
 ]
 

@@ -136,6 +136,18 @@ def test_a_measurement_is_kept_whole_or_not_at_all(
     assert (table.ended, columns(table)) == (MEASURING, SINGLES)
 
 
+def test_a_measurement_of_which_a_line_is_damaged_is_left_out(ada: Any, tmp_path: Path) -> None:
+    made(ada, tmp_path / "run")
+    lines = (tmp_path / "run").read_bytes().splitlines(keepends=True)
+    assert b'{"measured": 2}' in lines[-1]
+    lines[-2] = lines[-2].replace(b"sigma", b"sigmb")
+    (tmp_path / "run").write_bytes(b"".join(lines))
+    table = made(ada, tmp_path / "run")
+    assert columns(table) == SINGLES
+    assert table.ended.endswith("run has not all marginals")
+    assert ada.spent.epsilon == 1.0
+
+
 def test_a_disk_that_is_full_ends_the_run_and_loses_nothing(
     ada: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,6 +206,8 @@ def synthesize(
             paid.end(ended)
     paid.check(found)
     ones, pairs = found[: len(known)], found[len(known) :]
+    if ended is None and not pairs:  # a line of the file is damaged
+        ended = f"{keep} has not all marginals"
     model = tree_model(
         {one.columns[0]: one.counts for one in ones},
         {(one.columns[0], one.columns[1]): one.counts for one in pairs},

@@ -238,7 +238,7 @@ def _beside(out: Path, key: str) -> Iterator[_Beside]:
     """
     kept = _Beside(out.with_name(f"{out.name}.run"))
     try:
-        kept.path.touch(exist_ok=False)  # guard: marginals-of-another-run-stay
+        kept.path.touch(exist_ok=False)
     except FileExistsError:
         raise ParameterError(
             f"{kept.path} has the marginals of a run whose table was not written: --keep with this "
