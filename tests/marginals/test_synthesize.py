@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -82,6 +83,28 @@ def test_the_seed_is_that_of_the_rows_alone() -> None:
     assert set(zip(one["a"], one["d"], strict=True)) == {(0, True), (1, False)}
     # the private noise has no seed
     assert (made(seed=3).marginals[0].counts != made(seed=3).marginals[0].counts).any()
+
+
+def test_counts_of_drawn_rows_are_the_shares_rounded_up_or_down() -> None:
+    shares = np.array([0.25, 0.0, 0.405, 0.345])
+    of_each = np.array([[0.1, 0.9], [0.5, 0.5], [1.0, 0.0], [1 / 3, 2 / 3]])
+    model = TreeModel("a", shares, {"d": ("a", of_each)})
+    domains = domains_of({"d": DOMAINS["d"], "a": [0, 1, 2, 3]})
+    sums = np.zeros(4)
+    for seed in range(200):
+        rows = model.draw(101, domains, seed)
+        a, d = np.array(rows["a"]), np.array(rows["d"])
+        counts = np.bincount(a, minlength=4)
+        sums += counts
+        assert counts.sum() == 101
+        assert (np.abs(counts - 101 * shares) < 1).all()
+        for cell in range(4):
+            trues = int(d[a == cell].sum())
+            assert abs(trues - counts[cell] * of_each[cell, 0]) < 1
+    # what is rounded up is drawn: means are exact
+    assert sums / 200 == pytest.approx(101 * shares, abs=0.15)
+    assert model.draw(0, domains, 1) == {"d": [], "a": []}
+    assert sum(a != b for a, b in itertools.pairwise(rows["a"])) > 40  # the order is drawn, too
 
 
 def test_units_with_several_rows_have_more_noise() -> None:

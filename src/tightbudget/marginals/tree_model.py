@@ -38,18 +38,22 @@ class TreeModel:
     def draw(self, size: int, domains: Mapping[str, Domain], seed: Any) -> dict[str, list[Any]]:
         """Draws rows.
 
+        The counts of the first column, and of each other one among the rows of a cell of its
+        parent, are their shares of the rows, rounded up or down: independent rows would be off by
+        the root of each count, which is more than the noise of many marginals.
+
         Args:
             size: the number of rows.
             domains: of all columns; the columns of the rows have their order.
             seed: of numpy's generator.
         """
         generator = generator_of(seed)
-        found = {self.column: _drawn(self.shares, generator.random(size))}
+        found = {self.column: _drawn(self.shares, size, generator)}
         for column, (parent, shares) in self.branches.items():
-            draws, own = generator.random(size), np.zeros(size, dtype=np.int64)
+            own = np.zeros(size, dtype=np.int64)
             for cell, of_cell in enumerate(shares):
-                there = found[parent] == cell
-                own[there] = _drawn(of_cell, draws[there])
+                there = np.flatnonzero(found[parent] == cell)
+                own[there] = _drawn(of_cell, there.size, generator)
             found[column] = own
         return {
             name: domain.values(found[name], generator.random(size))
@@ -117,9 +121,18 @@ def spanning(columns: Sequence[str], chosen: Sequence[Pair]) -> list[Pair]:
     ]
 
 
-def _drawn(shares: FloatArray, draws: FloatArray) -> Codes:
-    """Returns the cells in which uniform numbers lie; a cell without a share has none."""
-    ends: NDArray[np.float64] = np.cumsum(shares)
-    found = np.searchsorted(ends, draws * ends[-1], side="right")
-    last = int(np.flatnonzero(shares)[-1])
-    return np.asarray(np.minimum(found, last), dtype=np.int64)
+def _drawn(shares: FloatArray, size: int, generator: np.random.Generator) -> Codes:
+    """Draws cells in a random order, each as often as its share says, rounded up or down.
+
+    Which are rounded up is drawn, so that the expected counts are exact; a cell without a share has
+    none.
+    """
+    exact = shares * size
+    counts = np.floor(exact).astype(np.int64)
+    left, parts = size - int(counts.sum()), exact - counts
+    if left > 0:
+        ends: NDArray[np.float64] = np.cumsum(parts if parts.any() else shares)
+        points = (np.arange(left) + generator.random()) * (ends[-1] / left)
+        cells = np.searchsorted(ends, points, side="right")
+        np.add.at(counts, np.minimum(cells, int(np.flatnonzero(shares)[-1])), 1)
+    return generator.permutation(np.repeat(np.arange(shares.size), counts)[:size])
