@@ -118,7 +118,7 @@ CASES: list[Case] = [
     Case("either-sampled", Either(0.25, Laplace(1.0), RandomizedResponse(0.75)).subsampled(0.1)),
     Case("best-of-response", RandomizedResponse(0.75).best_of(NegativeBinomial(10.0))),
     Case("best-of-gaussian", Gaussian(2.0).best_of(Poisson(5.0))),
-    Case("best-of-trainings", (Gaussian(1.0).subsampled(0.01) * 90).best_of(Binomial(20, 0.5))),
+    Case("best-of-trainings", (Gaussian(2.0).subsampled(0.3) * 4).best_of(Binomial(20, 0.5))),
     Case("group", Gaussian(1.0).subsampled(0.01).group(4)),
     Case("group-laplace", Laplace(4.0).subsampled(0.1).group(3)),
     Case("group-large", Gaussian(40.0).subsampled(0.01).group(30)),
