@@ -67,6 +67,11 @@ HINTS = {
         "No such option: --delta (delta is the answer here, at an --epsilon; "
         "tightbudget epsilon takes --delta; calibrate finds the sigma for an epsilon and a delta)",
     ),
+    "epsilon of a choice": (
+        ["epsilon", "exponential", "--epsilon", "0.1", *AT],
+        "No such option: --epsilon (epsilon is the answer here, at a --delta; "
+        "tightbudget delta takes --epsilon; that of exponential is --step-epsilon)",
+    ),
     "half a target": (
         ["calibrate", "gaussian", "--epsilon", "1"],
         "delta is missing: give epsilon and delta together",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from tightbudget import LedgerError, PrecisionError, TightBudgetError
 from tightbudget.cli.commands import kind_in
 from tightbudget.errors import BudgetError, LedgerCorruptError, SettlementError
 from tightbudget.mechanisms import MECHANISMS
+from tightbudget.notation.options import option_of, written
 
 # What to write instead of an option that a command does not have.
 _MEANT = {
@@ -56,6 +58,8 @@ def hint_at(error: Any, args: Sequence[str]) -> str:
     kind = kind_in(args)
     kinds = [*MECHANISMS.values()] if kind is None else [MECHANISMS[kind]]
     hints = [_MEANT.get((args[0], name)), *(mechanism.hint(name) for mechanism in kinds)]
+    if kind is not None and name in (field.name for field in fields(kinds[0])):
+        hints.insert(1, f"that of {kind} is {written(option_of(name))}")
     # of one mechanism both count: what the command answers, and what the mechanism has instead
     known = [hint for hint in hints if hint][: 1 if kind is None else 2]
     return f"{error.message} ({'; '.join(known)})" if known else str(error.format_message())
