@@ -162,3 +162,28 @@ def test_both_ends_of_one_run_hold_what_t_gains(span: float, cells: int) -> None
         assert (gain <= upper * (1 + 1e-12) + 1e-15).all()
     assert (low_p - low_q <= upper + 1e-15).all()
     assert np.max(upper - (low_p - low_q)) < 0.3 * h
+
+
+# Source: sup over t of the delta of one pair, (1 - e^((price - 1/2) / 2))^2 / (1 - e^(-1/2))
+@pytest.mark.parametrize("price", [0.1, 0.49, 0.496, 0.4999])
+def test_one_choice_has_its_formula_up_to_its_largest_loss(price: float) -> None:
+    exact = math.expm1((price - 0.5) / 2) ** 2 / -math.expm1(-0.5)
+    found = Workflow.chain(tb.ExponentialMechanism(0.5), [1]).delta({1: price})
+    assert found.lower <= exact * (1 + 1e-12)
+    assert found.upper >= exact * (1 - 1e-12)
+    assert found.relative_gap <= 1e-3
+
+
+def test_one_choice_is_priced() -> None:
+    choice = Workflow.chain(tb.ExponentialMechanism(0.5), [1])
+    priced = tb.workflows.priced(choice, 1e-5)
+    assert priced.delta.upper <= 1e-5
+    assert priced.prices[1] == pytest.approx(0.4960, abs=1e-4)
+    assert choice.epsilon(1e-5).upper == pytest.approx(0.4960, abs=1e-4)
+
+
+@pytest.mark.parametrize("mechanism", [tb.ExponentialMechanism(0.5), tb.Laplace(2.0)])
+def test_at_the_largest_loss_delta_is_0_up_to_rounding(mechanism: tb.Mechanism) -> None:
+    found = Workflow.chain(mechanism, [1]).delta({1: 0.5})
+    assert found.lower == 0.0
+    assert found.upper <= 1e-14

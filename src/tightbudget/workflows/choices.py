@@ -39,12 +39,14 @@ class Choices:
         """(tilts,): ln E_P[e^(theta L)] of all runs, each with the t that is worst for the tilt."""
         if not self.runs:
             return np.zeros(TILTS.size)
-        t = self.span * np.arange(65)[:, None] / 64
-        with np.errstate(divide="ignore"):
-            stay = np.log(np.expm1(self.span - t) / math.expm1(self.span)) + t
-            leave = np.log(np.expm1(t) / math.expm1(self.span))
-        logs = np.logaddexp(stay + TILTS * t, leave + TILTS * (t - self.span))
-        return np.asarray(self.runs * logs.max(axis=0))
+        # E_P[e^(s L)] is largest at this t: under a large tilt, next to the end of the span
+        e, s = self.span, TILTS
+        below = -np.log(s / (s + 1.0) * np.expm1(-(s + 1.0) * e) / np.expm1(-s * e))
+        below = np.clip(below, 1e-12 * e, e * (1.0 - 1e-12))
+        t = e - below
+        stay = np.log(np.expm1(-below) / math.expm1(-e))
+        leave = np.log(np.expm1(t) / math.expm1(e))
+        return np.asarray(self.runs * np.logaddexp(stay + s * t, leave - s * below))
 
 
 # Proof: proofs/choices.v, theorems choices, induction_covers

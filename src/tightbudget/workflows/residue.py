@@ -81,7 +81,7 @@ def residue_filter(
 def _covered(workflow: Workflow, epsilon: float) -> Bounds:
     try:
         return workflow.delta(epsilon)
-    except PrecisionError as error:  # of a delta of 0 rounding alone is left
+    except PrecisionError as error:  # wider bounds are true all the same
         return Bounds(*error.bounds)
 
 

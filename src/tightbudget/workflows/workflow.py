@@ -289,7 +289,9 @@ class Workflow:
         if attained is not None:
             lower = delta_of(attained, rtol).lower  # guard: workflow-lower-bound-attained
             return Bounds(min(lower, found.upper), found.upper, apart=self._apart)
-        if found.relative_gap > rtol and found.upper > _FLOOR:
+        # no price below the largest loss: delta is 0 or certain, up to rounding
+        sure = found.upper - found.lower <= 4 * _NOTHING and _without_finite(graph)
+        if found.relative_gap > rtol and found.upper > _FLOOR and not sure:
             raise PrecisionError(
                 f"delta is in {found} (relative gap {found.relative_gap:.2g}): "
                 f"relative gap {rtol:g} was not reached",
@@ -468,6 +470,12 @@ def in_short(workflow: Workflow) -> str:
         f"{len(workflow.moves):,} states, {moves:,} moves, from {workflow.start!r} to "
         f"{ends:,} end{'s' * (ends != 1)}"
     )
+
+
+def _without_finite(graph: Graph) -> bool:
+    """Whether no finite loss counts, but for the rounding of losses and prices."""
+    directions = compose(graph.blocks).directions
+    return all(GraphLosses(graph, direction).gain <= _NOTHING for direction in directions)
 
 
 def delta_of(graph: Graph, rtol: float) -> Bounds:
