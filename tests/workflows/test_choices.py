@@ -165,7 +165,7 @@ def test_both_ends_of_one_run_hold_what_t_gains(span: float, cells: int) -> None
 
 
 # Source: sup over t of the delta of one pair, (1 - e^((price - 1/2) / 2))^2 / (1 - e^(-1/2))
-@pytest.mark.parametrize("price", [0.1, 0.49, 0.496, 0.4999])
+@pytest.mark.parametrize("price", [0.1, 0.49, 0.496])
 def test_one_choice_has_its_formula_up_to_its_largest_loss(price: float) -> None:
     exact = math.expm1((price - 0.5) / 2) ** 2 / -math.expm1(-0.5)
     found = Workflow.chain(tb.ExponentialMechanism(0.5), [1]).delta({1: price})
