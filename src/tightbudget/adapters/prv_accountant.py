@@ -287,5 +287,5 @@ def _listed(prvs: Mechanism | Sequence[Mechanism]) -> Sequence[Mechanism]:
 
 
 def _answers(bounds: Bounds) -> Answers:
-    """Returns the lower end, the middle and the upper end of certified bounds."""
+    """Returns the lower bound, the middle and the upper bound of certified bounds."""
     return bounds.lower, (bounds.lower + bounds.upper) / 2, bounds.upper
