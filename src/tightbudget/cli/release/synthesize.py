@@ -151,7 +151,7 @@ def synthesize(
     with ExitStack() as stack:
         _writable(out, force=force)
         meter: Any = OutputDPFilter(epsilon=epsilon, delta=delta)
-        beside: _Beside | None = None
+        beside: _KeptBeside | None = None
         if ledger is not None and budget is not None:
             paying = budget_of(stack, ledger, budget, by=by, token=token)
             if key is None:
@@ -216,7 +216,7 @@ def synthesize(
 
 
 @dataclass
-class _Beside:
+class _KeptBeside:
     """A file for the marginals beside the table.
 
     Attributes:
@@ -229,14 +229,14 @@ class _Beside:
 
 
 @contextlib.contextmanager
-def _beside(out: Path, key: str) -> Iterator[_Beside]:
+def _beside(out: Path, key: str) -> Iterator[_KeptBeside]:
     """Yields a file for the marginals, and removes it at the end, or says how it is used again.
 
     Raises:
         ParameterError: the file is there already.
         FileError: nothing can be written there.
     """
-    kept = _Beside(out.with_name(f"{out.name}.run"))
+    kept = _KeptBeside(out.with_name(f"{out.name}.run"))
     try:
         kept.path.touch(exist_ok=False)
     except FileExistsError:
