@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import tempfile
+import time
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -117,6 +118,18 @@ def places(law: str, count: int, n: int) -> Iterator[int]:
     first = zlib.crc32(law.encode())  # hash() of a text differs from process to process
     for block, start in enumerate(range(0, count, n)):
         yield start + (first + block) % min(n, count - start)
+
+
+# A moment, in seconds since 1970: what has not begun by then is skipped, so that a run on a machine
+# that is too slow for all tests ends in time and says how many it left out.
+UNTIL = float(os.environ.get("TEST_UNTIL", "inf"))
+
+
+@pytest.hookimpl(specname="pytest_runtest_setup", tryfirst=True)
+def pytest_leave_out_late_tests() -> None:
+    """Skips a test that begins too late."""
+    if time.time() > UNTIL:
+        pytest.skip("the time for tests is up (TEST_UNTIL)")
 
 
 # ------------------------------------------------------------- a test without `slow` is quick

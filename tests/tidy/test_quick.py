@@ -77,6 +77,23 @@ def test_a_test_that_uses_too_much_fails_and_a_slow_or_idle_one_does_not(tmp_pat
     assert "mark it @pytest.mark.slow" in done.stdout
 
 
+@pytest.mark.slow  # it starts a pytest of its own
+@pytest.mark.parametrize(("until", "said"), [(0.0, "6 skipped"), (math.inf, "6 passed")])
+def test_what_begins_when_the_time_is_up_is_skipped(
+    tmp_path: Path, until: float, said: str
+) -> None:
+    (tmp_path / "test_busy.py").write_text(TESTS)
+    (tmp_path / "conftest.py").write_text(Path(conftest.__file__).read_text(encoding="utf-8"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", "-W", "ignore",
+         "-p", "no:xdist", "-p", "no:cov", str(tmp_path)],
+        cwd=tmp_path, env={"TEST_UNTIL": str(until), "PATH": "", "PYTHONPATH": PATHS},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert f" {said} in " in done.stdout
+    assert ("the time for tests is up (TEST_UNTIL)" in done.stdout) == (until == 0.0)
+
+
 def test_the_message_says_how_much_was_used_and_what_to_do() -> None:
     assert conftest.too_slow(conftest.LIMIT) is None
     message = conftest.too_slow(conftest.LIMIT + 1.25) or ""
