@@ -259,3 +259,26 @@ def test_the_development_container_is_made_by_the_makefile() -> None:
     container = json.loads(text(".devcontainer/devcontainer.json"))
     assert container["postCreateCommand"] == "make env"
     assert container["image"].partition(":")[2].startswith(PROJECT["requires-python"][2:])
+
+
+def test_the_conda_recipe_says_what_the_project_says() -> None:
+    recipe, project = parsed(ROOT / "conda/recipe.yaml"), PROJECT
+    builds = tomllib.loads(text("pyproject.toml"))["build-system"]["requires"]
+    python = f"python {project['requires-python']}"
+    assert recipe["context"]["version"] == tb.__version__
+    assert recipe["package"]["name"] == project["name"]
+
+    def spaced(needed: list[str]) -> set[str]:
+        return {one.replace(">=", " >=") for one in needed}
+
+    needs = recipe["requirements"]
+    assert {*needs["run"]} == {python, *spaced(project["dependencies"])}
+    assert {*needs["host"]} == {python, "pip", *spaced(builds)}
+    scripts = [f"{name} = {where}" for name, where in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+    about = recipe["about"]
+    assert about["summary"] == project["description"]
+    assert about["license"] == project["license"]
+    assert about["license_file"] in project["license-files"]
+    assert about["homepage"] == project["urls"]["Documentation"]
+    assert about["repository"] == project["urls"]["Source"]
