@@ -12,7 +12,7 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.marginals.domains import domains_of
-from tightbudget.marginals.tree_model import TreeModel, shares_of, spanning, tree_model
+from tightbudget.marginals.tree_model import TreeModel, agreed, shares_of, spanning, tree_model
 
 DOMAINS: dict[str, Any] = {
     "a": [0, 1, 2],
@@ -119,9 +119,38 @@ def test_an_empty_table_has_a_model() -> None:
     assert found.size == 20
     counts = -np.ones(3)
     assert shares_of(counts).tolist() == [1 / 3] * 3
-    model = tree_model({"a": counts, "d": np.array([1.0, 3.0])}, {("d", "a"): -np.ones((2, 3))})
-    assert model.branches["d"][1].tolist() == [[0.25, 0.75]] * 3
+    none = {"a": counts, "d": -np.ones(2)}, {("d", "a"): -np.ones((2, 3))}
+    assert tree_model(*none).branches["d"][1].tolist() == [[0.5, 0.5]] * 3
+    # a cell without rows has the shares of all
+    few = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 3.0]])
+    model = tree_model({"a": few.sum(axis=0), "d": few.sum(axis=1)}, {("d", "a"): few})
+    assert model.branches["d"][1] == pytest.approx(np.array([[0.25, 0.75]] * 3))
     assert made(size=0).size == 0
+
+
+def test_marginals_agree_and_are_nearer_to_the_truth() -> None:
+    rng = np.random.default_rng(5)
+    truth = rng.multinomial(5_000, rng.dirichlet(np.ones(60))).reshape(3, 4, 5).astype(float)
+    ones = {"a": truth.sum((1, 2)), "b": truth.sum((0, 2)), "c": truth.sum((0, 1))}
+    pairs = {("a", "b"): truth.sum(2), ("c", "b"): truth.sum(0).T}
+    same = agreed(ones, pairs)
+    for found, exact in zip(same, (ones, pairs), strict=True):
+        assert all(found[key] == pytest.approx(exact[key]) for key in exact)
+    off = np.zeros(2)
+    for _ in range(50):
+        noisy = [
+            {key: exact + 20 * rng.standard_normal(exact.shape) for key, exact in all_.items()}
+            for all_ in (ones, pairs)
+        ]
+        found_ones, found_pairs = agreed(*noisy)
+        for (left, right), table in found_pairs.items():
+            assert table.sum(axis=1) == pytest.approx(found_ones[left])
+            assert table.sum(axis=0) == pytest.approx(found_ones[right])
+        for i, made_ in enumerate((noisy[0] | noisy[1], found_ones | found_pairs)):
+            off[i] += sum(
+                ((made_[key] - exact) ** 2).sum() for key, exact in (ones | pairs).items()
+            )
+    assert off[1] < 0.85 * off[0]
 
 
 def test_repr() -> None:

@@ -69,6 +69,7 @@ def tree_model(ones: Mapping[str, FloatArray], pairs: Mapping[Pair, FloatArray])
         pairs: the noisy counts of pairs of columns that form a tree, (cells, cells). A column that
             they do not reach depends on no other.
     """
+    ones, pairs = agreed(ones, pairs)
     first = next(iter(ones))
     branches: dict[str, tuple[str, FloatArray]] = {}
     ahead = [first]
@@ -86,6 +87,36 @@ def tree_model(ones: Mapping[str, FloatArray], pairs: Mapping[Pair, FloatArray])
         if column != first and column not in branches:
             branches[column] = first, np.tile(shares_of(ones[column]), (ones[first].size, 1))
     return TreeModel(first, shares_of(ones[first]), branches)
+
+
+def agreed(
+    ones: Mapping[str, FloatArray], pairs: Mapping[Pair, FloatArray]
+) -> tuple[dict[str, FloatArray], dict[Pair, FloatArray]]:
+    """Changes noisy counts so that all tables of a column have one marginal, and all one total.
+
+    A marginal, and the total, is the mean of what all tables say of it, weighed as for equal noise
+    in all their cells; what a table lacks is spread evenly over the cells that it is summed from.
+
+    Args:
+        ones, pairs: as for :func:`tree_model`.
+    """
+    weights = {column: 1.0 / counts.size for column, counts in ones.items()}
+    sums = [weights[column] * counts.sum() for column, counts in ones.items()]
+    total = sum(sums) / sum(weights.values())
+    found = {}
+    for column, counts in ones.items():
+        mean, weight = counts, 1.0
+        for (left, right), table in pairs.items():
+            for one, seen in ((left, table), (right, table.T)):
+                if one == column:
+                    mean, weight = mean + seen.mean(axis=1), weight + 1.0 / seen.shape[1]
+        mean = mean / weight
+        found[column] = mean + (total - mean.sum()) / mean.size
+    tables = {}
+    for (left, right), table in pairs.items():
+        rows = table + ((found[left] - table.sum(axis=1)) / table.shape[1])[:, None]
+        tables[left, right] = rows + (found[right] - rows.sum(axis=0)) / rows.shape[0]
+    return found, tables
 
 
 def generator_of(seed: Any) -> np.random.Generator:
