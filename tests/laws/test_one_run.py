@@ -34,7 +34,15 @@ OWN = {
 
 def test_every_question_is_asked() -> None:
     public = {name for name in vars(Questions) if not name.startswith("_")}
-    others = {"engine", "attained", "apart", "by_formula", "upper_by_theorem", "finer"}
+    others = {
+        "engine",
+        "attained",
+        "apart",
+        "by_formula",
+        "upper_by_theorem",
+        "finer",
+        "largest_loss_by",
+    }
     others |= {"plot", "doubt"}  # a picture of a curve; a word about many runs
     assert public == {*ASKED, *others}
 

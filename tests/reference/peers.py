@@ -42,6 +42,8 @@ class Row:
         verdict: "agrees", "too low" (unsound), "too high" (sound, and dear) or "inf".
         slow: whether the tool takes more than some seconds.
         apart: whether our two bounds are those of two pairs, as of batches of a fixed size.
+        varies: by what share the tool's answer differs from one processor to the next; > 0 where
+            the rounding of its Fourier transforms decides.
     """
 
     tool: str
@@ -54,6 +56,7 @@ class Row:
     verdict: str
     slow: bool = False
     apart: bool = False
+    varies: float = 0.0
 
     @property
     def recorded(self) -> Bounds:
@@ -73,7 +76,7 @@ class Row:
             return math.isinf(answer)
         said = self._said
         assert said.value is not None
-        hair = max(said.unit, said.value / 10**9)
+        hair = max(said.unit, said.value / 10**9, said.value * Fraction(self.varies))
         return math.isfinite(answer) and abs(Fraction(answer) - said.value) <= hair
 
     def judged(self, truth: Bounds) -> str:
