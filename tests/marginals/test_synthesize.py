@@ -133,23 +133,20 @@ def test_marginals_agree_and_are_nearer_to_the_truth() -> None:
     truth = rng.multinomial(5_000, rng.dirichlet(np.ones(60))).reshape(3, 4, 5).astype(float)
     ones = {"a": truth.sum((1, 2)), "b": truth.sum((0, 2)), "c": truth.sum((0, 1))}
     pairs = {("a", "b"): truth.sum(2), ("c", "b"): truth.sum(0).T}
-    same = agreed(ones, pairs)
-    for found, exact in zip(same, (ones, pairs), strict=True):
-        assert all(found[key] == pytest.approx(exact[key]) for key in exact)
+    same, same_pairs = agreed(ones, pairs)
+    assert all(same[key] == pytest.approx(x) for key, x in ones.items())
+    assert all(same_pairs[key] == pytest.approx(x) for key, x in pairs.items())
     off = np.zeros(2)
     for _ in range(50):
-        noisy = [
-            {key: exact + 20 * rng.standard_normal(exact.shape) for key, exact in all_.items()}
-            for all_ in (ones, pairs)
-        ]
-        found_ones, found_pairs = agreed(*noisy)
-        for (left, right), table in found_pairs.items():
-            assert table.sum(axis=1) == pytest.approx(found_ones[left])
-            assert table.sum(axis=0) == pytest.approx(found_ones[right])
-        for i, made_ in enumerate((noisy[0] | noisy[1], found_ones | found_pairs)):
-            off[i] += sum(
-                ((made_[key] - exact) ** 2).sum() for key, exact in (ones | pairs).items()
-            )
+        noisy = {key: x + 20 * rng.standard_normal(x.shape) for key, x in ones.items()}
+        tables = {key: x + 20 * rng.standard_normal(x.shape) for key, x in pairs.items()}
+        found, joint = agreed(noisy, tables)
+        for (left, right), table in joint.items():
+            assert table.sum(axis=1) == pytest.approx(found[left])
+            assert table.sum(axis=0) == pytest.approx(found[right])
+        for i, (one, two) in enumerate(((noisy, tables), (found, joint))):
+            off[i] += sum(((one[key] - x) ** 2).sum() for key, x in ones.items())
+            off[i] += sum(((two[key] - x) ** 2).sum() for key, x in pairs.items())
     assert off[1] < 0.85 * off[0]
 
 
