@@ -162,6 +162,10 @@ def too_slow(seconds: float) -> str | None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     item.stash[_STARTED] = cpu_seconds()
+    if os.environ.get("CI"):
+        from tests import seeded
+
+        seeded.begin(item)
     return (yield)
 
 

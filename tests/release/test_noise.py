@@ -20,6 +20,8 @@ import tightbudget as tb
 from tightbudget.release.noise import noise
 from tightbudget.release.noise.noise import IntArray, Pool, scale_up
 
+pytestmark = pytest.mark.operating_system_noise
+
 RUNS = 20_000
 FAR = 6.0  # standard deviations: a sound sampler fails once in 10^9 runs
 

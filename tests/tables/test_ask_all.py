@@ -84,7 +84,8 @@ def test_each_answer_has_its_own_price_and_all_have_one_hold(data: Callable[[], 
     assert session.left == tb.Amount(0.0, 0.0, "epsilon")
 
 
-def test_the_output_cells_decide_what_comes_back() -> None:
+def test_the_output_cells_decide_what_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_one_key(monkeypatch)  # one key in thirty puts enough units into the half that is tested
     gated = tb.GatedCounts(by="k", epsilon=1, threshold=0, test_epsilon=0.5)
     top = tb.TopGroups(by="k", k=2, epsilon=1, least=10**6)
     meter = tb.OutputDPFilter(9)

@@ -156,6 +156,7 @@ def test_each_release_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(len(key) == 32 and int(key, 16) >= 0 for key in seen)
 
 
+@pytest.mark.operating_system_noise
 def test_keys_come_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[int]()
 
@@ -168,6 +169,7 @@ def test_keys_come_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) ->
     assert asked == [16]  # 128 bits
 
 
+@pytest.mark.operating_system_noise
 def test_the_key_is_shown_nowhere(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
