@@ -19,7 +19,7 @@ import pytest
 from tightbudget.release.noise import noise, salt
 
 _REAL = {name: vars(noise)[name] for name in ("_sampler", "_coin", "_cores")}
-_REAL_SECRETS = salt.secrets
+_REAL_SECRETS = vars(salt)["secrets"]
 _turn = threading.Lock()  # a generator belongs to one thread at a time
 _generator = np.random.default_rng(0)
 
