@@ -27,7 +27,8 @@ from tightbudget.tables.mechanisms.sum import Sum
 from tightbudget.tables.mechanisms.tested_counts import GatedCounts
 from tightbudget.tables.mechanisms.top_groups import TopGroups
 from tightbudget.tables.mechanisms.variance import Variance
-from tightbudget.tables.session import QuestionPreview, Session, SessionPreview
+from tightbudget.tables.session import Session
+from tightbudget.tables.session_preview import QuestionPreview, SessionPreview
 from tightbudget.tables.table import Table
 
 __all__ = [

@@ -14,7 +14,8 @@ from tightbudget.mechanisms.composition import compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.output_dp.stopping_lattice import TILTS
-from tightbudget.workflows.induction import LOG_G, Graph, GraphLosses, WorkflowInduction
+from tightbudget.workflows.graph_losses import LOG_G, Graph, GraphLosses
+from tightbudget.workflows.induction import WorkflowInduction
 
 _PASSES = 4  # lattices, each finer than the one before
 _STEPS = 12  # evaluations of a bound on one lattice; it takes three or four

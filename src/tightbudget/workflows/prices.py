@@ -15,7 +15,8 @@ from tightbudget.mechanisms.composition import compose
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import open_probability, positive, refuse
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.workflows.induction import GraphLosses, WorkflowInduction
+from tightbudget.workflows.graph_losses import GraphLosses
+from tightbudget.workflows.induction import WorkflowInduction
 from tightbudget.workflows.one_price import own_price
 from tightbudget.workflows.workflow import Workflow, listed
 

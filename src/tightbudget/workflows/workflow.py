@@ -25,7 +25,8 @@ from tightbudget.numerics.validate import (
 from tightbudget.output_dp.guarantee import Cell, OutputDP, cell_from_lists
 from tightbudget.output_dp.stopping import blocks_between, stops_of
 from tightbudget.workflows.choices import split
-from tightbudget.workflows.induction import Graph, GraphLosses, Node, WorkflowInduction
+from tightbudget.workflows.graph_losses import Graph, GraphLosses, Node
+from tightbudget.workflows.induction import WorkflowInduction
 from tightbudget.workflows.one_price import least_price
 
 _VERSION = 1
