@@ -8,6 +8,39 @@ move by 1.
 Two readings. As the paper writes it (7.1) the noise is clipped *after* the count has moved it:
 ceil(max(0, X)) against ceil(max(0, X + 2)). In the protocol a count that cannot be negative is
 added to a count of requests: N against N + 2, where an output below 2 says which it was.
+
+The least noise (`minimal_noise`). Why no noise of its kind with a smaller mean does:
+
+Let D(μ, b) be a count N against N + s, and C(μ, b) the same without rounding up; F is X's
+distribution function, f its density. "Dominates" means δ at least as large at every ε, also below
+0; then it is so after any number of rounds, and together with any other counts. For log-concave
+noise the best test of an ε is a threshold t, with the one output s, which the second one's
+clipping makes heavy, left out:
+
+δ(ε) = max over t ≥ s of F(t) − e^ε (F(t − s) − F(0)), t an integer m (or F(s − 1) in all) when
+rounded up.
+
+1. *A smaller mean dominates.* With mean μ + a the thresholds t' = t − a ≥ s − a have F(t') − e^ε
+   (F(t' − s) − F(−a)) ≤ F(t') − e^ε (F(t' − s) − F(0)) where t' ≥ s, and at most F(s) elsewhere.
+2. *A larger shift dominates.* If t ≥ s' > s, F(t − s') ≤ F(t − s). If t < s', F(s') ≥ F(t).
+3. *A common factor.* C(λμ, λb) with shift s is C(μ, b) with shift s/λ. By 2, C(μ, b) dominates
+   C(λμ, λb) for λ ≥ 1.
+4. *Rounding up hides next to nothing.* D(μ, b) dominates C(μ + 1, b) with shift s' = s − h, h =
+   s/(4b²) for Gaussian noise and 1/(3b) for Laplace noise, b ≥ 100. The latter's δ is F(u) − e^ε
+   (F(u − s') − F(−1)) at some u ≥ s' − 1. If u ≤ s − 1, D has F(s − 1) ≥ F(u). Else let m be the
+   integer nearest to u; D has at least F(m) − e^ε (F(m − s) − F(−1)). As f(u) = e^ε f(u − s'),
+   the loss by moving u to m is at most sup f times g/8, where g bounds the slope of the privacy
+   loss: s/b² or 2/b. The gain by the larger shift is at least h e^ε inf f. Within a distance of 1
+   f changes by a factor of at most e^(1/b), or e^(40/b) within 40 standard deviations; beyond
+   these lies a mass below e^-700.
+
+Now let all scales from b₁ to b₂ be given, and a mean of at most M. By 4, 1 and 3 each such D
+dominates C((M + 2) b/b₁, b) with b slightly above b₂ (by s/s'), and that dominates the rounded D
+there, which is a post-processing of it. So one certified lower bound of δ above the target rules
+out the whole strip. Strips cover the scales from where noise that is never clipped misses the
+target (a smaller scale only adds to that) to where the chance of certainty alone does (it grows
+with the scale). The bounds of a mean are 2 % apart; closer ones only need narrower strips. For
+counts in pairs, M + 2 = 2 (M/2 + 1) stands for each pair.
 """
 
 from __future__ import annotations
@@ -176,7 +209,7 @@ def minimal_noise(
 
     Guarantee: the noise returned meets the target; no noise of this kind with a mean of at most
     ``mean.lower`` does, whatever its scale (>= 200). The ends are ``tolerance`` apart, relative.
-    Source: docs/explanation/vuvuzela.md.
+    Source: the proof at the top of this file.
 
     Args:
         view: ``dialing``, ``both_counts`` or ``singles``.
@@ -270,7 +303,7 @@ class _Question:
 
         Without rounding, noise hides no more if its mean and scale shrink by one factor; rounding
         up hides no more than a mean larger by 2 and a scale a hair larger would.
-        Source: docs/explanation/vuvuzela.md.
+        Source: the proof at the top of this file.
         """
         scale = self.rounded(high)
         milder = self.rounds((mean + 2.0) * (scale / low) * (1.0 + 1e-12), scale)

@@ -77,7 +77,6 @@ SLOW = {
     "docs/how-to/which-sampler.md",
     "docs/problems/audit.md",
     "docs/problems/other-languages.md",
-    "docs/problems/release-tables.md",
     "docs/problems/synthetic-tables.md",
 }
 

@@ -12,10 +12,22 @@ One trapezoidal rule in y therefore serves all steps at once. On a line s = c + 
 weights, a matrix with a row for each step, times e^(+-i t ln S), a matrix with a column for each t:
 a thousand steps cost one product of matrices, and the exponentials of one step.
 
-Every bound is one of ``gaussian_transform_bounds`` in the variable y (a strip |Im y| < pi instead
-of |Im x| < pi / m). The proofs are in docs/explanation/contour.md, "Schedules". Values are M and
-not M - 1: a step is known to some 1e-14, which is enough for a schedule and no more. A line that
-ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
+Every bound is one of ``gaussian_transform_bounds`` (docs/explanation/contour.md) in the variable y,
+which is m times as wide as x:
+
+- *The rule.* S has its zeros at Im y = +-pi. In |Im y| <= b < pi the density grows by
+  e^(b^2 / (2 m^2)), |S| lies between S cos(b/2) and S, and arg S(y + i b) rises with y. The
+  integral of the modulus is bounded cell by cell between the nodes: ln of the integrand has a
+  second derivative of at least -1/m^2 - max(0, -p)/4, p the real part of z, so that between two
+  nodes it exceeds its chord by h^2/8 times that at most. Beyond the nodes the integrand falls as
+  exponentials do: by x/m, less the growth of R^p, per unit of y.
+- *The rest of the line.* The lemma holds with S for R and Im y = b for Im x = b/m; one b serves all
+  steps. |S(y + i b) / S(y)|^2 = 1 - 4 sin^2(b/2) e^y / (1 + e^y)^2. The rule on the moved line may
+  be widened to min(pi/2, pi - b).
+
+Values are M and not M - 1: a step is known to some 1e-14, and k runs to k times that. For a
+schedule of a thousand steps, that leaves ten digits of delta. A line that ends in "pays: name" pays
+for what docs/explanation/rounding.md says under that name.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ R(x + i (b + a)) times the conjugate of R(x + i (b - a)) is
 
     sum over i, j of u_i u_j sin((m_i + m_j) a) cos((m_i - m_j) b),
 
-which is not negative for a <= b <= pi / (2 m). See docs/explanation/contour.md.
+which is not negative for a <= b <= pi / (2 m). See docs/explanation/contour.md for the bounds.
 
 A line that ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
 """

@@ -10,11 +10,20 @@ smoothed on either side. With a variance v, for y = L - eps and Phi the normal d
   and no test with values in [0, 1] does better than T = 1 for y > 0. Its transform is that of
   delta times e^(v s (s + 1) / 2) (1 + (s + 1) (e^(-v s) - 1)).
 
-Both fall like e^(-v t^2 / 2), so that |M(c + it)| <= M(c) suffices to bound the line beyond T. The
-gap between both is about v times the density of the loss at eps.
+By parts, the integral of e^(-s y) Phi((y - a) / sqrt v) dy is e^(-s a + s^2 v / 2) / s, and so for
+a = v/2 the factor 1 / (s (s + 1)) of delta becomes
 
-docs/explanation/contour.md has the proofs. A line that ends in "pays: name" pays for what
-docs/explanation/rounding.md says under that name.
+    e^(s (s - 1) v / 2) / s - e^(s (s + 1) v / 2) / (s + 1)
+        = e^(v s (s + 1) / 2) (1 + (s + 1) (e^(-v s) - 1)) / (s (s + 1)).
+
+The errors are those of docs/explanation/contour.md. *The step:* the other terms of Poisson's sum
+are positive above; below each is at most that of delta itself, as T (1 - e^-y) <= (1 - e^-y)+.
+*The line beyond a height H:* for Re s > 0, |e^(-v s) - 1| <= v |s|, so the last factor is at most
+1 + v |s (s + 1)|, and |M(c + it)| <= M(c) suffices: the rest is at most
+2 M(c) e^(-c eps) e^(v (c (c + 1) - H^2) / 2) / (pi H). The gap between both is about v times the
+density of the loss at eps.
+
+A line that ends in "pays: name" pays for what docs/explanation/rounding.md says under that name.
 """
 
 from __future__ import annotations
