@@ -140,6 +140,7 @@ def test_a_key_is_charged_once_and_leaves_no_second_file() -> None:
         (["--size", -1], "size must be", 2),
         (["--seed", -1], "seed must be one of numpy's generator", 2),
         (["--unit", "nobody"], "unit must be one of the columns", 2),
+        (["--relation", "zero-out"], "relation must be add-or-remove or replace-one", 2),
         (["--where", "age ~ 3"], "where must be COLUMN SIGN VALUE", 2),
         (["--domains", "none.toml"], "none.toml: no such file", 2),
         (["--budget", "eve"], "budget must be the name of a budget in this ledger", 2),
@@ -154,6 +155,18 @@ def test_a_refusal_charges_nothing_and_writes_nothing(
     assert said in refusal(*ASKED, *ADA, *out, *more, code=code)
     assert spent() == 0
     assert files() == {*GIVEN, "folder.csv"}
+
+
+def test_what_a_kill_has_left_is_named_and_changes_nothing() -> None:
+    Path(".made.csv.0123456789ab.part").write_bytes(b"sex")
+    Path("made.csv.run").touch()
+    said = refusal(*ASKED, *ADA, "--out", "made.csv")
+    assert "made.csv.run is of a run that was killed before anything was charged" in said
+    assert spent() == 0
+    Path("made.csv.run").unlink()
+    assert run(*ASKED, *ADA, "--out", "made.csv").exit_code == 0
+    assert files() == {*GIVEN, "made.csv", ".made.csv.0123456789ab.part"}
+    assert spent() == 1.0
 
 
 @pytest.mark.parametrize(

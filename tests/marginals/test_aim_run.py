@@ -115,7 +115,13 @@ def test_penalties_follow_from_the_rows_of_a_unit_that_a_table_declares(
     assert told[0] == of_arrays
     told.clear()
     ran()
-    assert [2 * penalty for penalty in told[0]] == pytest.approx(of_arrays, rel=1e-12)
+    of_rows = [*told[0]]
+    assert [2 * penalty for penalty in of_rows] == pytest.approx(of_arrays, rel=1e-12)
+    told.clear()
+    replaced = ran(relation="replace-one")
+    more = math.sqrt(2.0)
+    assert [more * penalty for penalty in of_rows] == pytest.approx(told[0], rel=1e-12)
+    assert replaced.marginals[0].sigma == pytest.approx(more * ran().marginals[0].sigma, rel=1e-8)
 
 
 def test_a_round_takes_what_the_plan_of_aim_allows() -> None:
@@ -408,6 +414,7 @@ def test_a_disk_that_is_full_ends_the_rounds_and_loses_nothing(
         ({"workload": [["a"]]}, "run is of one with another workload"),
         ({"unit": "who", "rows_per_unit": 1}, "run is of one with another unit"),
         ({"until": len}, "run is of one with another until"),
+        ({"relation": "replace-one"}, "run is of one with another relation"),
         ({"key": "A2"}, "meter must be a budget with the key of .*run, 'A1', got 'A2'"),
     ],
 )

@@ -17,6 +17,7 @@ import pytest
 import tightbudget as tb
 from tightbudget.marginals.gaussian_on_grid import with_noise
 from tightbudget.marginals.marginal_run import MOST_CELLS, _error, _rounded
+from tightbudget.marginals.reach import reach_of, relation_of
 from tightbudget.marginals.rows import InMemory
 from tightbudget.release.noise.noise import IntArray
 from tightbudget.workflows import Workflow
@@ -186,6 +187,39 @@ def test_all_noise_of_one_measurement_is_what_the_move_declares(rows: int, weigh
         assert found[1] / found[0] == pytest.approx(0.5, rel=1e-8)
 
 
+@pytest.mark.parametrize("weights", [None, (1.0, 2.0, 0.5)])
+def test_where_a_unit_is_replaced_the_noise_is_twice_in_its_square(weights: Any) -> None:
+    given: dict[str, Any] = {"unit": "who", "rows_per_unit": 2}
+    added = spread(3.0, 3, weights, **given)
+    replaced = spread(3.0, 3, weights, relation="replace-one", **given)
+    assert [two / one for one, two in zip(added, replaced, strict=True)] == [
+        pytest.approx(math.sqrt(2.0), rel=1e-8)
+    ] * 3
+    # k rows of each marginal in one cell, and k others in another one
+    assert sum(8 / sigma**2 for sigma in replaced) == pytest.approx(1 / 9, rel=1e-8)
+    assert sum(8 / sigma**2 for sigma in replaced) < 1 / 9
+
+
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace-one"])
+def test_counts_and_scores_move_so_far_and_no_further(relation: str) -> None:
+    reach = reach_of(relation_of(relation))
+    shares = np.array(list(itertools.product(range(4), repeat=3)))
+    for most in (1, 2, 3):
+        units = [v for v in shares if v.sum() <= most]
+        others = units if relation == "replace-one" else [np.zeros(3, dtype=int)]
+        moves = np.array([v - w for v in units for w in others])
+        assert (moves**2).sum(axis=1).max() == reach.square * most**2
+        assert np.abs(moves).sum(axis=1).max() == reach.total * most
+        before, moved = np.array([9, 0, 7]), []
+        for model in ([0.0, 9.0, 0.0], [9.0, 0.5, 7.0], [9.5, 0.0, 8.25]):
+            one, other = (
+                [float(np.abs(before + v - model).sum()) for v in each] for each in (units, others)
+            )
+            moved.append(np.abs(np.subtract.outer(one, other)).max())
+        # rows of one cell are more than the model has, and those of another are fewer
+        assert moved[0] == max(moved) == reach.total * most
+
+
 @pytest.mark.parametrize("sigma", [1e-6, 0.3, 1.0, 7.7, 2.0**24, 2.0**25, 1e9])
 def test_the_grid_is_so_fine_that_continuous_noise_covers_it(sigma: float) -> None:
     noise, variance = Recorded(draw=3), Fraction(sigma) ** 2
@@ -257,6 +291,18 @@ def test_a_selection_has_exactly_its_chances(
     # e^(epsilon score / (2 sensitivity)), and the first candidate has the score 0
     odds = math.exp(score * factor / (2 * rows))
     found = chances(models, **given, **asked)
+    assert found["age",] == pytest.approx(odds / (1 + odds), abs=1 / 64)
+
+
+def test_where_a_unit_is_replaced_a_score_moves_twice_as_far() -> None:
+    models = {("sex",): np.array([2, 1, 2]), ("age",): np.array([0.5, 0.0])}
+    given: dict[str, Any] = {"unit": "who", "rows_per_unit": 2}
+    scores = [
+        float(np.abs(np.ravel(counts) - model).sum())
+        for counts, model in zip(counted(ROWS, *models, **given), models.values(), strict=True)
+    ]
+    odds = math.exp((scores[1] - scores[0]) / (2 * 2 * 2))
+    found = chances(models, relation=tb.Neighbouring.REPLACE_ONE, **given)
     assert found["age",] == pytest.approx(odds / (1 + odds), abs=1 / 64)
 
 
@@ -393,6 +439,11 @@ def test_what_is_refused_runs_nothing_and_the_run_goes_on(ask: Any, message: str
             "rows must have one column 'sex'",
         ),
         ({"plan": 3}, "priced must be a workflow with prices"),
+        (
+            {"relation": "neighbours"},
+            "relation must be one of add-or-remove, replace-one, zero-out",
+        ),
+        ({"relation": "zero-out"}, "relation must be add-or-remove or replace-one .a row that is"),
         ({"meter": 3}, "meter must be a budget"),
     ],
 )
@@ -426,6 +477,19 @@ def test_a_run_that_is_refused_charges_nothing(given: Any, message: str) -> None
 def test_other_refusals(make: Any, message: str) -> None:
     with pytest.raises(tb.ParameterError, match=message):
         make()
+
+
+@pytest.mark.parametrize("one", ["add-or-remove", "replace-one"])
+def test_a_plan_that_was_declared_for_another_relation_is_refused(one: str) -> None:
+    other = {"add-or-remove": "replace-one", "replace-one": "add-or-remove"}[one]
+    plan, meter = of([tb.Gaussian(2.0, relation=tb.Neighbouring(one))]), budget()
+    message = f"relation must be {one}, which .* of the plan was declared for, got {other}"
+    with pytest.raises(tb.errors.RelationError, match=message):
+        opened(plan, meter=meter, relation=other)
+    assert meter.spent.epsilon == 0
+    with opened(plan, meter=meter, relation=one) as run:
+        assert run.measure([("sex",)])[0].sigma > 0
+    assert run.relation is tb.Neighbouring(one)
 
 
 def test_a_budget_that_is_too_small_is_not_touched() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+import operator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -217,9 +218,10 @@ def tables(frame: pd.DataFrame, most: int) -> list[tb.Table]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace-one"])
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_unit_moves_an_answer_by_more_than_is_paid_for(
-    most: int, monkeypatch: pytest.MonkeyPatch
+    most: int, relation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Any, Fraction]] = []
 
@@ -234,24 +236,27 @@ def test_no_unit_moves_an_answer_by_more_than_is_paid_for(
     def answers(rows: pd.DataFrame) -> tuple[Any, Any]:
         """The counts in units of the noise that is drawn, and the log chances of a selection."""
         table = tables(rows, most)[0]
-        with run_of(table, GAUSSIAN) as run:
+        with run_of(table, GAUSSIAN, relation=relation) as run:
             measured = run.measure(CLIQUES, weights=[1.0, 2.0, 0.5])
-        with run_of(table, CHOICES) as run:
+        with run_of(table, CHOICES, relation=relation) as run:
             run.select(models, weights=[1.0, 0.25, 0.5])
         scores, factor = asked.pop()
         odds = np.array([float(factor * score) for score in scores])
         counts = np.concatenate([one.counts.ravel() / one.sigma for one in measured])
         return counts, odds - np.logaddexp.reduce(odds)
 
-    # all tables of some of these units, and all pairs of which one has one unit more
+    # all tables of some of these units, and all pairs of which one has one unit more, or another
     units = [[0, 1, 2], [3, 4], [5], [6]]
     found = {
         kept: answers(UNITS.iloc[list(itertools.compress(range(7), np.repeat(kept, [3, 2, 1, 1])))])
         for kept in itertools.product([False, True], repeat=len(units))
     }
     farthest, widest = 0.0, 0.0
-    for kept, i in itertools.product(found, range(len(units))):
-        (one, chances), (two, others) = found[kept], found[(*kept[:i], True, *kept[i + 1 :])]
+    apart = [1] if relation == "add-or-remove" else [0, 1]
+    for kept, beside in itertools.combinations(found, 2):
+        if sum(map(operator.ne, kept, beside)) > 2 or abs(sum(kept) - sum(beside)) not in apart:
+            continue
+        (one, chances), (two, others) = found[kept], found[beside]
         # sigma 2 is declared, and an epsilon of 1 for the selection
         farthest = max(farthest, 4 * ((one - two) ** 2).sum())
         widest = max(widest, np.abs(chances - others).max(), np.ptp(chances - others))

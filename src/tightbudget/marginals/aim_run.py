@@ -25,9 +25,11 @@ from tightbudget.marginals.mbi_fit import (
 )
 from tightbudget.marginals.measurements import FIRST, aim
 from tightbudget.marginals.paid_run import DIED_CHOOSING, PaidRun, Private, paid_run
+from tightbudget.marginals.reach import reach_of, relation_of
 from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.synthesize import SyntheticTable
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.validate import positive, positive_count, refuse
 from tightbudget.output_dp.guarantee import Cell
 from tightbudget.release.meter import Meter
@@ -115,6 +117,7 @@ def run_aim(
     workload: Iterable[Iterable[str]] | None = None,
     unit: str | None = None,
     rows_per_unit: int | None = None,
+    relation: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
     rounds: int | None = None,
     iterations: int = ITERATIONS,
     megabytes: float = MEGABYTES,
@@ -136,8 +139,9 @@ def run_aim(
     and is not in the file is paid for, and lost. A run that was killed while it selected ends. Of a
     run that is over, the call returns the marginals again, and costs nothing.
 
-    Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, as
-    :class:`MarginalRun` says. The meter pays at most epsilon and delta.
+    Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, and for
+    one unit replaced if ``relation`` is "replace-one", as :class:`MarginalRun` says. The meter pays
+    at most epsilon and delta.
 
     Args:
         rows: the private rows, as :class:`MarginalRun` takes them.
@@ -152,6 +156,7 @@ def run_aim(
             Table declares it.
         rows_per_unit: how many rows of a unit count; it must be given with a unit, and a Table
             declares it.
+        relation: which tables are neighbours, as :class:`MarginalRun` has it.
         rounds: units of rho, as :func:`aim` has them.
         iterations: of each fit.
         megabytes: how large the last model may be; earlier ones may have the share of it that is
@@ -182,7 +187,7 @@ def run_aim(
 
     Source: McKenna, Mullins, Sheldon, Miklau 2022, "AIM: an adaptive and iterative mechanism".
     """
-    known = domains_of(domains)
+    known, between = domains_of(domains), relation_of(relation)
     weights = _candidates(workload, known)
     iterations, megabytes = positive_count(iterations=iterations), positive(megabytes=megabytes)
     if until is not None and not callable(until):
@@ -204,7 +209,7 @@ def run_aim(
         "rounds": units,
         "until": until is not None,
     }
-    private = Private(rows, domains, meter, unit, rows_per_unit, noise)
+    private = Private(rows, domains, meter, unit, rows_per_unit, between, noise)
     with paid_run(
         private,
         lambda rho: planned(rho=rho),
@@ -248,7 +253,8 @@ def run_aim(
                 or megabytes_of(known, [*model.cliques, clique]) <= most
             }
             # the 1-norm of the noise that is to come, as is expected
-            of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * run.rows_per_unit
+            moves = run.rows_per_unit * math.sqrt(reach_of(run.relation).square)
+            of_count = math.sqrt(2.0 / math.pi) * ahead.sigma * moves
             chosen = run.select(
                 {clique: model.expected(clique) for clique in small},
                 weights=list(small.values()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
@@ -14,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.errors import ParameterError, SettlementError
+from tightbudget.errors import ParameterError, RelationError, SettlementError
 from tightbudget.marginals.domains import domains_of
 from tightbudget.marginals.gaussian_on_grid import with_noise
+from tightbudget.marginals.reach import reach_of, relation_of
 from tightbudget.marginals.rows import Clique, Counts, Rows, rows_of
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.exponential import ExponentialMechanism
 from tightbudget.mechanisms.gaussian import Gaussian
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import finite, positive, refuse
 from tightbudget.output_dp.guarantee import Cell
@@ -31,7 +34,7 @@ from tightbudget.release.noise.noise import Noise, noise_or_default
 from tightbudget.release.release import Receipt, guarded
 from tightbudget.release.workflow_run import WorkflowRun
 from tightbudget.workflows.prices import PricedWorkflow
-from tightbudget.workflows.workflow import Move
+from tightbudget.workflows.workflow import Move, Workflow
 
 MOST_CELLS = 2**22  # of one marginal: 32 MB of counts
 # Expected counts are rounded to multiples of 2^-8 and counts are at most 2^31, so that an error, a
@@ -62,9 +65,11 @@ class MarginalRun(Uncopied):
     block the state that was reached, as :class:`tb.release.WorkflowRun` does; so it goes on after
     a crash, too, if it is ``resumable``.
 
-    Two tables are neighbours if one has all rows of the other, and all rows of one unit more. The
-    noise of :meth:`measure` and the chances of :meth:`select` follow from the plan, from
-    ``rows_per_unit`` and from what is asked: no sensitivity is handed in.
+    Two tables are neighbours if one has all rows of the other, and all rows of one unit more; with
+    ``relation="replace-one"``, also if they differ in the rows of one unit. The noise of
+    :meth:`measure` and the chances of :meth:`select` follow from the plan, from ``rows_per_unit``
+    and from what is asked, as :mod:`tightbudget.marginals.reach` proves: no sensitivity is handed
+    in.
 
     A value that is missing or not in its column's domain counts in the cell None, if the domain has
     one; otherwise its row counts in no marginal of that column. So no value is refused. The types
@@ -86,6 +91,9 @@ class MarginalRun(Uncopied):
             a list, counts in no marginal. A Table declares it in place of this argument.
         rows_per_unit: how many rows of a unit count: the first ones, or those that a Table chooses
             at random, once for the run. It must be given with a unit; a Table declares it.
+        relation: which tables are neighbours, :attr:`Neighbouring.ADD_OR_REMOVE` or
+            :attr:`Neighbouring.REPLACE_ONE`, or its name. For the latter, noise is 2^(1/2) times as
+            large, and a score moves twice as far; the result is private for both.
         noise: the source of noise; OpenDP's samplers if None.
         interactive: whether, before the run ends, anybody sees its answers. If not, several runs
             may be open on one meter.
@@ -94,6 +102,7 @@ class MarginalRun(Uncopied):
 
     Raises:
         ParameterError: an argument is refused, or a column is not there; nothing is charged.
+        RelationError: the plan's mechanisms were declared for another relation.
         ExtraError: no noise is given, and OpenDP is not installed.
     """
 
@@ -106,15 +115,17 @@ class MarginalRun(Uncopied):
         meter: Meter,
         unit: str | None = None,
         rows_per_unit: int | None = None,
+        relation: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
         noise: Noise | None = None,
         interactive: bool = True,
         resumable: bool = False,
     ) -> None:
-        self._domains = domains_of(domains)
+        self._domains, self._relation = domains_of(domains), relation_of(relation)
         self._rows: Rows | None = rows_of(rows, self._domains, unit, rows_per_unit)
         self._most = self._rows.most
         self._noise = noise_or_default(noise)
         self._run = WorkflowRun(priced, meter, interactive=interactive, resumable=resumable)
+        _check_relation(priced.workflow, self._relation)
         self._process, self._lock = os.getpid(), threading.Lock()
         self._due = Counter[Mechanism]()  # of the last move, what has not run yet
         self._answers: list[NoisyMarginal] = []
@@ -175,6 +186,11 @@ class MarginalRun(Uncopied):
         return self._most
 
     @property
+    def relation(self) -> Neighbouring:
+        """The relation between tables for which the noise is enough."""
+        return self._relation
+
+    @property
     def receipt(self) -> Receipt:
         """The receipt of the run: the amounts held, charged and returned.
 
@@ -194,7 +210,8 @@ class MarginalRun(Uncopied):
 
         The plan says what all these marginals together may cost. Marginal i has noise of sigma
         ``rows_per_unit * s / w_i``, where s is the mechanism's sigma over its sensitivity, and w_i
-        is its weight after all are scaled such that the sum of w_i^2 is 1.
+        is its weight after all are scaled such that the sum of w_i^2 is 1. Where a unit is
+        replaced, it is 2^(1/2) times that.
 
         Args:
             cliques: the marginals, each as its columns. They must not depend on the rows but by
@@ -215,8 +232,9 @@ class MarginalRun(Uncopied):
         rows, noise = self._open_rows(), self._noise
         gaussian = self._take(Gaussian, "a measurement", to)
         multiplier = Fraction(gaussian.sigma) / Fraction(gaussian.sensitivity)
-        # a unit moves each marginal by at most rows_per_unit in the 2-norm: all its rows in a cell
-        most = (self._most * multiplier) ** 2 * sum(squares)  # guard: noise-of-all-marginals
+        # the square of how far a unit moves each marginal, in the 2-norm
+        moves = self._most**2 * reach_of(self._relation).square
+        most = moves * multiplier**2 * sum(squares)  # guard: noise-of-all-marginals
 
         def measured() -> list[NoisyMarginal]:
             found = []
@@ -242,7 +260,7 @@ class MarginalRun(Uncopied):
 
         The score of a marginal is its weight times (the 1-norm of what lies between the rows'
         counts and the model's, minus its penalty). A unit moves it by at most the weight times
-        ``rows_per_unit``, up or down: the scores are not monotone.
+        ``rows_per_unit``, twice that where it is replaced, up or down: the scores are not monotone.
 
         Args:
             models: for each candidate, a tuple of columns, the expected counts of its cells, of
@@ -274,7 +292,8 @@ class MarginalRun(Uncopied):
         biases = [Fraction(0)] * len(wanted) if penalties is None else _penalties(penalties, wanted)
         rows, noise = self._open_rows(), self._noise
         exponential = self._take(ExponentialMechanism, "a selection", to)
-        moves = max(factors) * self._most  # guard: scores-of-all-rows-of-a-unit
+        reach = reach_of(self._relation).total
+        moves = max(factors) * self._most * reach  # guard: scores-of-all-rows-of-a-unit
         chooses = ExponentialRelease(
             scores=lambda scores: scores,
             candidates=wanted,
@@ -388,6 +407,21 @@ class MarginalRun(Uncopied):
         if not found:
             raise refuse(name, "be at least one marginal", given)
         return found
+
+
+def _check_relation(workflow: Workflow, relation: Neighbouring) -> None:
+    """Refuses a plan whose mechanisms were declared for another relation.
+
+    Raises:
+        RelationError: that is so.
+    """
+    for moves in workflow.moves.values():
+        for mechanism, _ in itertools.chain.from_iterable(move.runs.parts for move in moves):
+            if mechanism.relation not in (None, relation):  # guard: relation-of-the-plan
+                raise RelationError(
+                    f"relation must be {mechanism.relation.value}, which {mechanism!r} of the plan "
+                    f"was declared for, got {relation.value}"
+                )
 
 
 def _error(counts: Counts, expected: Counts) -> Fraction:

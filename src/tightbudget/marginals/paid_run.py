@@ -13,6 +13,7 @@ from tightbudget.marginals.domains import Domain
 from tightbudget.marginals.kept_marginals import KeptMarginals, opened
 from tightbudget.marginals.marginal_run import MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import Measurements
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
 from tightbudget.release.release import Receipt
@@ -31,6 +32,7 @@ class Private:
     meter: Meter
     unit: str | None
     rows_per_unit: int | None
+    relation: Neighbouring
     noise: Noise | None
 
 
@@ -133,6 +135,7 @@ def paid_run(
                 "domains": [[name, repr(domain)] for name, domain in known.items()],
                 "unit": private.unit,
                 "rows_per_unit": private.rows_per_unit,
+                "relation": private.relation.value,
             }
             kept = stack.enter_context(opened(keep, {**of_rows, **asked}))
         if kept is None or kept.rho is None:
@@ -150,6 +153,7 @@ def paid_run(
             meter=private.meter,
             unit=private.unit,
             rows_per_unit=private.rows_per_unit,
+            relation=private.relation,
             noise=private.noise,
             # who has the file may see the answers
             interactive=interactive or kept is not None,

@@ -18,9 +18,11 @@ from tightbudget.marginals.domains import Domain, domains_of
 from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import mst
 from tightbudget.marginals.paid_run import DIED_CHOOSING, DIED_MEASURING, Private, paid_run
+from tightbudget.marginals.reach import relation_of
 from tightbudget.marginals.report import MarginalReport, errors_of
 from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.tree_model import Pair, generator_of, shares_of, spanning, tree_model
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import count, refuse
 from tightbudget.release.meter import Meter
@@ -114,6 +116,7 @@ def synthesize(
     meter: Meter,
     unit: str | None = None,
     rows_per_unit: int | None = None,
+    relation: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
     size: int | None = None,
     seed: Any = None,
     keep: str | PathLike[str] | None = None,
@@ -126,9 +129,9 @@ def synthesize(
     pairs; and draws rows from the tree, in which each column depends on one other. The noise is
     that of the largest rho for which :func:`mst` is (epsilon, delta)-DP.
 
-    Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, as
-    :class:`MarginalRun` says. The meter pays epsilon, and at most delta. Which quality the rows
-    have, nobody promises.
+    Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, and for
+    one unit replaced if ``relation`` is "replace-one", as :class:`MarginalRun` says. The meter pays
+    epsilon, and at most delta. Which quality the rows have, nobody promises.
 
     Args:
         rows: the private rows: a :class:`tb.Table`, whose engine counts them; a
@@ -142,6 +145,7 @@ def synthesize(
             Table declares it.
         rows_per_unit: how many rows of a unit count; it must be given with a unit, and a Table
             declares it.
+        relation: which tables are neighbours, as :class:`MarginalRun` has it.
         size: the number of synthetic rows; about the number of private ones, by the noisy counts,
             if absent.
         seed: of numpy's generator, which draws the rows from the model. The private noise has none.
@@ -165,7 +169,7 @@ def synthesize(
 
     Source: McKenna, Miklau, Sheldon 2021, "Winning the NIST contest".
     """
-    known = domains_of(domains)
+    known, between = domains_of(domains), relation_of(relation)
     if len(known) < 2:
         raise refuse("domains", "name at least two columns", list(known))
     large = sorted(known, key=lambda name: -known[name].size)[:2]
@@ -184,7 +188,7 @@ def synthesize(
         largest = rho(plan, epsilon, delta)
         return largest, plan(largest).priced(delta, epsilon)
 
-    private = Private(rows, domains, meter, unit, rows_per_unit, noise)
+    private = Private(rows, domains, meter, unit, rows_per_unit, between, noise)
     asked = {"algorithm": "mst", "epsilon": epsilon, "delta": delta}
     with paid_run(
         private, plan, prices, asked=asked, known=known, keep=keep, interactive=False

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tightbudget import OutputDPFilter, ParameterError, Table
-from tightbudget.cli.completion import budgets
+from tightbudget import Neighbouring, OutputDPFilter, ParameterError, Table
+from tightbudget.cli.completion import budgets, relations
 from tightbudget.cli.ledger.answers import in_words
 from tightbudget.cli.ledger.options import ByDefault
 from tightbudget.cli.options import AsJson, number
@@ -82,6 +82,13 @@ def synthesize(
     ] = None,
     unit: Unit = None,
     rows_per_unit: RowsPerUnit = None,
+    relation: Annotated[
+        str,
+        typer.Option(
+            help="What neighbours are: add-or-remove a unit, or replace-one, with more noise.",
+            autocompletion=relations,
+        ),
+    ] = Neighbouring.ADD_OR_REMOVE.value,
     row_id: RowId = None,
     type_: Types = None,
     line_breaks: LineBreaks = False,
@@ -162,6 +169,7 @@ def synthesize(
                 beside = stack.enter_context(_beside(out, key))
                 keep = beside.path
         given: Any = {"epsilon": epsilon, "delta": delta, "meter": meter, "keep": keep}
+        given["relation"] = relation
         stopped = None
         if method is SynthesisMethod.mst:
             with working("measuring marginals"):
@@ -240,6 +248,11 @@ def _beside(out: Path, key: str) -> Iterator[_KeptBeside]:
     try:
         kept.path.touch(exist_ok=False)
     except FileExistsError:
+        if not has_begun(kept.path):
+            raise ParameterError(
+                f"{kept.path} is of a run that was killed before anything was charged, or that "
+                "begins now: remove it if none does"
+            ) from None
         raise ParameterError(
             f"{kept.path} has the marginals of a run whose table was not written: --keep with this "
             "file and --key with its key go on with it; or move it away"
