@@ -181,9 +181,15 @@ def _profile(whole: Composable) -> tuple[Points, ...]:
     found = []
     for engine in whole.engine.apart():
         read = engine.reader()
-        deltas = [
-            read(epsilon, _GAP) if epsilon < largest else Bounds(0.0, 0.0) for epsilon in epsilons
-        ]
+        deltas: list[Bounds] = []
+        for epsilon in epsilons:
+            if epsilon >= largest:
+                deltas.append(Bounds(0.0, 0.0))
+            elif deltas and deltas[-1].upper <= _NEVER:
+                # the other direction's may still count, and delta falls
+                deltas.append(Bounds(0.0, deltas[-1].upper))
+            else:
+                deltas.append(read(epsilon, _GAP))
         # it falls, so that a later lower bound holds before, and an earlier upper one after
         lower = np.maximum.accumulate([d.lower for d in deltas][::-1])[::-1]
         upper = np.minimum.accumulate([d.upper for d in deltas])
