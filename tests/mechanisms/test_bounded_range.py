@@ -76,6 +76,7 @@ def test_two_runs_are_between_the_ends_and_close(span: float) -> None:
         assert upper - lower <= 1e-2 * exact + 1e-16
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("span", [0.01, 1.0, 4.0])
 @pytest.mark.parametrize("runs", [3, 40])
 def test_one_run_more_obeys_the_recursion(span: float, runs: int) -> None:
@@ -125,6 +126,7 @@ def test_no_strategy_beats_the_upper_bound(e: Fraction, runs: int) -> None:
         )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("span", [1e-4, 0.1, 2.0, 20.0])
 @pytest.mark.parametrize("runs", [2, 5, 30])
 def test_ends_are_their_own_mirror_images(span: float, runs: int) -> None:
