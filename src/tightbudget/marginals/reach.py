@@ -1,4 +1,4 @@
-"""How far neighbouring tables are apart in the counts of marginals, for each row of a unit.
+"""Bounds how far neighbouring tables are apart in the counts of marginals, for each row of a unit.
 
 Let v be what the rows of a unit that count add to the cells of one marginal: v >= 0, and its sum is
 k at most, so that its 1-norm and its 2-norm are k at most. Rows of other units count as before.
@@ -28,7 +28,7 @@ from tightbudget.numerics.validate import refuse
 
 @dataclass(frozen=True)
 class Reach:
-    """How far the counts of one marginal are apart in neighbouring tables, for one row of a unit.
+    """The distance of the counts of one marginal in neighbouring tables, for one row of a unit.
 
     Attributes:
         square: of the 2-norm.
