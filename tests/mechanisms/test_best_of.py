@@ -416,3 +416,13 @@ def test_a_pair_that_no_data_set_attains_is_noticed(monkeypatch: pytest.MonkeyPa
         the_best_of_exponential_mechanisms_is_no_worse_than_one_of_fixed_intervals,
     )
     lose_a_truth(monkeypatch, without)
+
+
+def test_a_direction_is_not_asked_for_deltas_that_count_no_more() -> None:
+    """One direction's delta is 1e-247 where the other's is 1e-20; such a one takes seconds."""
+    points = _profile(tb.Gaussian(2.0).subsampled(0.3) * 4)
+    assert len(points) == 2
+    for one in points:
+        assert len({upper for upper in one.upper if upper <= 1e-30}) <= 1
+        assert all(x <= y for x, y in zip(one.lower, one.upper, strict=True))
+    assert min(points[1].upper) <= 1e-30 < points[0].upper[-2]
