@@ -32,6 +32,7 @@ PICTURES = {
     "06-noise-for-a-target": 2,
     "07-monthly-tables-of-a-survey": 2,
     "08-a-mixed-study-for-a-paper": 1,
+    "09-a-synthetic-table-of-a-survey": 3,
 }
 WITH_NEEDS = [name for name, source in SOURCES.items() if pages.NEEDS.search(source.read_text())]
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
