@@ -138,6 +138,7 @@ def test_a_key_is_charged_once_and_leaves_no_second_file() -> None:
         (["--epsilon", 0], "epsilon must be", 2),
         (["--delta", 0], "delta must be in (0, 1), got 0", 2),
         (["--size", -1], "size must be", 2),
+        (["--size", 10**12], "size must be at most 100,000,000 rows, got 1000000000000", 2),
         (["--seed", -1], "seed must be one of numpy's generator", 2),
         (["--unit", "nobody"], "unit must be one of the columns", 2),
         (["--relation", "zero-out"], "relation must be add-or-remove or replace-one", 2),

@@ -173,6 +173,12 @@ def test_refusals(ask: Any, message: str) -> None:
         ask()
 
 
+@pytest.mark.parametrize("epsilon", [1e-170, 5e-324])
+def test_a_target_without_a_rho_is_refused_by_name(epsilon: float) -> None:
+    with pytest.raises(tb.errors.CalibrationError, match="no rho was found for epsilon"):
+        tb.marginals.rho(tb.marginals.fixed, epsilon, 1e-6)
+
+
 @pytest.mark.parametrize(
     "plan",
     [tb.marginals.aim(3, 0.3), tb.marginals.aim(2, 0.1, rounds=40), tb.marginals.mst(5, 0.1)],

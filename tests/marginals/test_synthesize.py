@@ -12,7 +12,14 @@ import pytest
 
 import tightbudget as tb
 from tightbudget.marginals.domains import domains_of
-from tightbudget.marginals.tree_model import TreeModel, agreed, shares_of, spanning, tree_model
+from tightbudget.marginals.tree_model import (
+    TreeModel,
+    agreed,
+    rare_alike,
+    shares_of,
+    spanning,
+    tree_model,
+)
 
 DOMAINS: dict[str, Any] = {
     "a": [0, 1, 2],
@@ -150,6 +157,39 @@ def test_marginals_agree_and_are_nearer_to_the_truth() -> None:
     assert off[1] < 0.85 * off[0]
 
 
+def test_rare_cells_of_a_column_differ_in_their_number_alone() -> None:
+    ones = {"a": np.array([90.0, 2.0, 1.0, -3.0]), "b": np.array([60.0, 29.0, 1.0])}
+    table = np.array([[50.0, 40.0, 0.0], [4.0, -2.0, 1.0], [2.0, 5.0, 0.0], [0.0, -1.0, 3.0]])
+    given = {("a", "b"): table.copy()}
+    (found,) = rare_alike(ones, given, {"a": 1.0, "b": 1.0}).values()
+    # of a the last three are rare, and of b the last one, which stays as it is
+    assert found[0].tolist() == table[0].tolist()
+    assert found[1:].sum(axis=0) == pytest.approx(table[1:].sum(axis=0))
+    assert found[1:] == pytest.approx(np.outer([2 / 3, 1 / 3, 0.0], table[1:].sum(axis=0)))
+    assert given["a", "b"].tolist() == table.tolist()
+    (same,) = rare_alike(ones, given, {"a": 0.1, "b": 0.1}).values()
+    assert same.tolist() == table.tolist()
+
+
+def test_rows_of_rare_cells_are_nearer_to_the_truth() -> None:
+    rng = np.random.default_rng(6)
+    shares = np.array([0.5, 0.3, 0.14, *[0.002] * 30])
+    truth = np.outer(shares, [0.7, 0.2, 0.1]) * 10_000
+    off = np.zeros(2)
+    for _ in range(20):
+        ones = {
+            name: truth.sum(axis=axis) + 20 * rng.standard_normal(truth.shape[1 - axis])
+            for name, axis in (("a", 1), ("b", 0))
+        }
+        pairs = {("a", "b"): truth + 20 * rng.standard_normal(truth.shape)}
+        joined = rare_alike(ones, pairs, {"a": 20.0, "b": 20.0})
+        for i, each in enumerate((pairs, joined)):
+            model = tree_model(ones, each)
+            found = model.shares[:, None] * model.branches["b"][1]
+            off[i] += np.abs(found - truth / 10_000).sum() / 2
+    assert off[1] < 0.8 * off[0]
+
+
 def test_repr() -> None:
     text = repr(made(size=5))
     assert text.startswith("<SyntheticTable: 5 rows, 4 columns, rho 0.028")
@@ -165,6 +205,7 @@ def test_repr() -> None:
         ({"epsilon": 0.0}, "epsilon must be"),
         ({"delta": 1.0}, "delta must be"),
         ({"size": -1}, "size must be"),
+        ({"size": 10**8 + 1}, "size must be at most 100,000,000 rows, got 100000001"),
         ({"seed": "x"}, "seed must be one of numpy's generator"),
         ({"rows_per_unit": 2}, "rows_per_unit must be 1 where each row is a unit"),
     ],

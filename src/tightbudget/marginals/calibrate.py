@@ -37,9 +37,10 @@ def rho(plan: Callable[[float], Measurements], epsilon: float, delta: float) -> 
     if not callable(plan):
         raise refuse("plan", "make measurements for a rho, as lambda rho: mst(15, rho)", plan)
     # zCDP's simple conversion: rho + 2 sqrt(rho ln(1 / delta)) = epsilon
-    root = math.sqrt(math.log(1.0 / delta) + epsilon) - math.sqrt(math.log(1.0 / delta))
+    log = -math.log(delta)
+    root = math.log(epsilon) - math.log(math.sqrt(log + epsilon) + math.sqrt(log))
     # many small selections are much like Gaussian noise, whose price takes no time
-    near, slope = _largest(fixed, epsilon, delta, 2.0 * math.log(root), _SLOPE)
+    near, slope = _largest(fixed, epsilon, delta, 2.0 * root, _SLOPE)
     return math.exp(_largest(plan, epsilon, delta, near, slope)[0])
 
 
@@ -50,7 +51,12 @@ def _largest(
     best, aim = -math.inf, -0.5 * _NEAR
     before: tuple[float, float] | None = None
     for _ in range(_STEPS):
-        found = plan(math.exp(near)).delta(epsilon, _NEAR)
+        tried = math.exp(near)
+        if tried == 0.0:
+            raise CalibrationError(
+                f"no rho was found for epsilon {epsilon:g} and delta {delta:g}: it is no double > 0"
+            )
+        found = plan(tried).delta(epsilon, _NEAR)
         off = math.log(max(found.upper, 1e-300)) - math.log(delta)
         if off <= 0.0:
             best = max(best, near)

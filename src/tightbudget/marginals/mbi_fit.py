@@ -13,10 +13,10 @@ from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.marginals.domains import Domain, domains_of
 from tightbudget.marginals.marginal_run import NoisyMarginal
 from tightbudget.marginals.rows import Clique
-from tightbudget.marginals.synthesize import MOST_ROWS
+from tightbudget.marginals.synthesize import MOST_ROWS, checked_size
 from tightbudget.marginals.tree_model import generator_of
 from tightbudget.numerics.rounding import FloatArray
-from tightbudget.numerics.validate import count, positive, positive_count, refuse
+from tightbudget.numerics.validate import positive, positive_count, refuse
 
 ITERATIONS, MEGABYTES = 1000, 80.0  # as in mbi's own AIM
 
@@ -72,7 +72,7 @@ class MbiModel:
             ParameterError: an argument is refused.
         """
         generator = generator_of(seed)
-        rows = min(round(self.total), MOST_ROWS) if size is None else count(size=size)
+        rows = min(round(self.total), MOST_ROWS) if size is None else checked_size(size)
         order, own = generator.permutation(rows), int(generator.integers(2**31))
         codes = self._fitted.draw(max(1, rows), own)  # mbi draws one row at least
         return {

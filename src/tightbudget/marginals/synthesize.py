@@ -21,7 +21,14 @@ from tightbudget.marginals.paid_run import DIED_CHOOSING, DIED_MEASURING, Privat
 from tightbudget.marginals.reach import relation_of
 from tightbudget.marginals.report import MarginalReport, errors_of
 from tightbudget.marginals.rows import Clique
-from tightbudget.marginals.tree_model import Pair, generator_of, shares_of, spanning, tree_model
+from tightbudget.marginals.tree_model import (
+    Pair,
+    generator_of,
+    rare_alike,
+    shares_of,
+    spanning,
+    tree_model,
+)
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import count, refuse
@@ -146,8 +153,8 @@ def synthesize(
         rows_per_unit: how many rows of a unit count; it must be given with a unit, and a Table
             declares it.
         relation: which tables are neighbours, as :class:`MarginalRun` has it.
-        size: the number of synthetic rows; about the number of private ones, by the noisy counts,
-            if absent.
+        size: the number of synthetic rows, at most 10^8; about the number of private ones, by the
+            noisy counts, if absent.
         seed: of numpy's generator, which draws the rows from the model. The private noise has none.
         keep: a file for the noisy marginals, and for the token of the run, a secret: it is made, or
             is that of the same run. The meter is then a budget of a ledger with a key. The rows are
@@ -180,7 +187,7 @@ def synthesize(
             f"{tuple(large)} has {cells:,}"
         )
     if size is not None:
-        count(size=size)
+        checked_size(size)
     generator_of(seed)  # what is no seed is refused before the charge
     plan = functools.partial(mst, len(known))
 
@@ -212,13 +219,25 @@ def synthesize(
     ones, pairs = found[: len(known)], found[len(known) :]
     if ended is None and not pairs:  # a line of the file is damaged
         ended = f"{keep} has not all marginals"
-    model = tree_model(
-        {one.columns[0]: one.counts for one in ones},
-        {(one.columns[0], one.columns[1]): one.counts for one in pairs},
-    )
+    counts = {one.columns[0]: one.counts for one in ones}
+    joint = {(one.columns[0], one.columns[1]): one.counts for one in pairs}
+    sigmas = {one.columns[0]: one.sigma for one in ones}
+    model = tree_model(counts, rare_alike(counts, joint, sigmas))
     drawn = min(round(_total(ones)), MOST_ROWS) if size is None else size
     columns = model.draw(drawn, known, seed)
     return SyntheticTable(columns, tuple(found), paid.receipt, paid.rho, known, ended)
+
+
+def checked_size(size: Any) -> int:
+    """Accepts a number of synthetic rows that may be drawn.
+
+    Raises:
+        ParameterError: it is no integer from 0 to 10^8.
+    """
+    rows = count(size=size)
+    if rows > MOST_ROWS:
+        raise refuse("size", f"be at most {MOST_ROWS:,} rows", size)
+    return rows
 
 
 def _tree(

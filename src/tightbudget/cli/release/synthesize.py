@@ -42,8 +42,9 @@ from tightbudget.marginals import MbiModel, NumericBins, SyntheticTable, run_aim
 from tightbudget.marginals import synthesize as drawn
 from tightbudget.marginals.aim_run import STOPPED
 from tightbudget.marginals.kept_marginals import has_begun
+from tightbudget.marginals.synthesize import checked_size
 from tightbudget.marginals.tree_model import generator_of
-from tightbudget.numerics.validate import count, positive_count, refuse
+from tightbudget.numerics.validate import positive_count, refuse
 from tightbudget.promises.text import LONGEST_QUESTION
 from tightbudget.release.noise.salt import fresh_salt
 from tightbudget.tables.asked import cut
@@ -267,7 +268,7 @@ def _beside(out: Path, key: str) -> Iterator[_KeptBeside]:
         if has_begun(kept.path):
             error.args = (f"{error}; {hint}",)  # a refusal is one line
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, MemoryError):
         if has_begun(kept.path):
             typer.echo(hint, err=True)
         raise
@@ -289,7 +290,7 @@ def _without_aim(**given: object) -> None:
 def _checked(size: int | None, seed: int | None) -> None:
     """Refuses what no rows can be drawn with, before a charge."""
     if size is not None:
-        count(size=size)
+        checked_size(size)
     generator_of(seed)
 
 
