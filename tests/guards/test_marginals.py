@@ -32,6 +32,16 @@ MARGINALS = [
         fails=RUN + "a_selection_has_exactly_its_chances[asked0-1.0-0.0-2]",
     ),
     Without(
+        "half the noise",
+        {"noise-of-all-marginals": "most = moves * multiplier**2 * sum(squares) / 4"},
+        fails=RUN + "all_noise_of_one_measurement_is_what_the_move_declares[None-1]",
+    ),
+    Without(
+        "scores taken for monotone ones",
+        {"scores-of-all-rows-of-a-unit": "moves = max(factors) * self._most * reach / 2"},
+        fails=RUN + "a_selection_has_exactly_its_chances[asked0-1.0-0.0-2]",
+    ),
+    Without(
         "noise of one unit added where one is replaced",
         {"replaced-rows-move-twice": "if False:"},
         fails=RUN + "counts_and_scores_move_so_far_and_no_further[replace-one]",
