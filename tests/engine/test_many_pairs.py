@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.engine import methods
+from tightbudget.engine.buckets import compose
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.levels import refine
-from tightbudget.engine.question import EpsilonAt
+from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
 from tightbudget.numerics.bounds import Bounds
@@ -85,6 +86,24 @@ def test_few_pairs_resemble_many() -> None:
     assert len(like.parts) == 4
     assert sum(part.count for part in like.parts) == 60
     assert {part.pair for part in like.parts} <= {part.pair for part in parts.parts}
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+@pytest.mark.parametrize("question", [EpsilonAt(1e-30), DeltaAt(1.5)])
+def test_a_tilt_that_few_parts_begin_is_that_of_all(kinds: int, question: Question) -> None:
+    whole = schedule([0.9 + 0.05 * i for i in range(60)], 1e-3, 4)
+    if kinds == 2:  # few that resemble all by their means resemble their tails less
+        whole = whole + tb.compose([tb.Laplace(15.0 + i) for i in range(30)])
+    asked, parts = on_buckets(question), parts_of(whole)
+    assert parts.outline is not parts.picture
+    fast = asked.first_tilt(parts)
+    with mock.patch.object(compose, "_OUTLINE", 100):
+        parts = parts_of(whole)
+        assert parts.outline is parts.picture
+        slow = asked.first_tilt(parts)
+    assert fast.theta == pytest.approx(slow.theta, rel=0.05)
+    assert fast.log_delta == pytest.approx(slow.log_delta, rel=0.02, abs=1.0)
+    assert fast.epsilon == pytest.approx(slow.epsilon, rel=0.02)
 
 
 def test_of_mixed_kinds_no_pairs_above_are_known() -> None:

@@ -12,6 +12,7 @@ from tests.balls import ball, bins_of, contains, mass
 
 from tightbudget.errors import ParameterError, RelationError
 from tightbudget.mechanisms import (
+    ExponentialMechanism,
     Gaussian,
     Laplace,
     Neighbouring,
@@ -296,3 +297,12 @@ def test_losses_below_the_largest_one_are_not_counted_above_it(q: float) -> None
         below = edges.index(end)  # the bin with the right edge ``end``
         assert bins.p.lower[below] > 1e-3
         assert bins.p.upper[below + 1 :].sum() < 1e-100
+
+
+@pytest.mark.parametrize("relation", [None, Neighbouring.ZERO_OUT])
+def test_a_sample_of_what_has_two_ends_is_declared_as_it_is(relation: Neighbouring | None) -> None:
+    epoch = Gaussian(1.0, relation=relation).allocated(10).subsampled(0.1)
+    assert epoch.relation is (relation or Neighbouring.ADD_OR_REMOVE)
+    found, selection = epoch.delta(0.1), ExponentialMechanism(1.0, relation=relation)
+    assert found == Gaussian(1.0).allocated(10).subsampled(0.1).delta(0.1)
+    assert selection.subsampled(0.1).delta(0.01).lower > 0.0

@@ -299,6 +299,14 @@ class Mechanism(Composable):
         """
         return None
 
+    def instance_alone(self) -> Mechanism | None:
+        """Returns what data sets attain in which the other records contribute 0, if it is known.
+
+        Guarantee: as :meth:`instance`, whatever sample of the records takes part.
+        """
+        attained = self.instance()
+        return attained if isinstance(attained, Mechanism) and attained.alone else None
+
     def instance_of_runs(self, runs: int) -> Composable | None:
         """Returns what concrete data sets attain by ``runs`` runs after all others.
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import special as sp
 
 from tightbudget.errors import ParameterError, RelationError
+from tightbudget.mechanisms.allocated import Allocated
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian import Gaussian
@@ -57,7 +58,8 @@ class Shuffled(Derived):
     noisy sums, cut into cells, is a function of the outputs. The two bounds nearly meet for
     little noise: ``Gaussian(0.5).shuffled(1000)`` has an epsilon in [9.9966, 9.9973] at
     delta = 1e-5, where Poisson sampling with the same batch size has 3.24. They are
-    far apart for much noise, where no upper bound with amplification is proved.
+    far apart for much noise, where no upper bound with amplification is proved. The lower bound of
+    an epoch on a sample of the records is that of data in which all other records are 0.
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "How private are DP-SGD
     implementations?", for the data sets.
 
@@ -114,6 +116,12 @@ class Shuffled(Derived):
         assert isinstance(self.base, Gaussian)
         quotient = self.base.sensitivity / self.base.sigma
         return LargestSum(quotient, self.steps, relation=self.relation)
+
+    def instance_alone(self) -> Mechanism | None:
+        """Returns an epoch of one record that is in a random batch, where all others are 0."""
+        # guard: shuffled-alone
+        alone = Allocated(self.base, self.steps).instance()
+        return alone if isinstance(alone, Mechanism) else None
 
     @property
     def apart(self) -> str:

@@ -85,13 +85,16 @@ class Subsampled(Derived):
         """Returns a sample of the base's instance where no other record matters, else nothing.
 
         The data sets that attain an instance of the base need not attain its sample: their other
-        records are sampled, too. An instance that is ``alone`` has others that contribute 0.
+        records are sampled, too. Where they contribute 0 (``instance_alone``), a sample of them is
+        the same.
         """
         attained = self.base.instance()
         if attained is None or self.rate == 0.0:
             return None
-        if self.rate < 1.0 and isinstance(attained, Mechanism) and attained.alone:
-            return dataclasses.replace(self, base=attained)
+        alone = self.base.instance_alone() if self.rate < 1.0 else None
+        if alone is not None:
+            declared = alone if self.base.relation is None else alone.under(self.base.relation)
+            return dataclasses.replace(self, base=declared)
         # guard: sample-attains-nothing
         return attained if self.rate == 1.0 else dataclasses.replace(self, rate=0.0)
 

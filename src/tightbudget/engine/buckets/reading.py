@@ -14,7 +14,7 @@ from tightbudget.engine.answer import ROUNDED
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.buckets.enumerate import Outcomes
 from tightbudget.engine.buckets.one_run import OneRun
-from tightbudget.engine.buckets.tilt import Saddle
+from tightbudget.engine.buckets.tilt import Picture, Saddle
 from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up
@@ -91,8 +91,27 @@ class DeltaOnBuckets:
     def _tilt(
         self, parts: Parts, tail: float, slack_nats: float, most: float, guess: float, start: float
     ) -> Saddle:
-        # what may count as infinite depends on delta, and the guess of delta on that
-        whole, guess = parts.picture, min(guess, math.log(min(1.0, most)))
+        guess = min(guess, math.log(min(1.0, most)))
+        found, cut = self._fixed(parts.outline, tail, guess, start)
+        if parts.outline is not (whole := parts.picture):
+            # few parts were searched fast, and all of them are near that: as a rule one look more
+            found, cut = self._fixed(whole, tail, found.log_delta, found.slope)
+        if slack_nats > 0:
+            losses = whole.without_tail(cut)
+            best = losses.for_epsilon(self.epsilon, slack_nats, found.slope)
+            found = dataclasses.replace(best, log_delta=min(found.log_delta, best.log_delta))
+        return found
+
+    def _fixed(
+        self, whole: Picture, tail: float, guess: float, start: float
+    ) -> tuple[Saddle, float]:
+        """Searches for the tilt of what is left without the losses that may count as infinite.
+
+        What may count as infinite depends on delta, and the guess of delta on that.
+
+        Returns:
+            The tilt, and ln of the mass that was left out.
+        """
         before, leap = guess, 1.0
         for _ in range(100):
             cut = max(guess + math.log(tail), -700.0)
@@ -105,9 +124,7 @@ class DeltaOnBuckets:
                 break
             before, guess = guess, max(saddle.log_delta, guess + leap * math.log(tail))
             leap = 2.0 * leap if guess > saddle.log_delta else 1.0
-        if slack_nats > 0:
-            saddle = whole.without_tail(cut).for_epsilon(self.epsilon, slack_nats, start)
-        return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta))
+        return dataclasses.replace(saddle, log_delta=min(guess, saddle.log_delta)), cut
 
     def read(self, profile: Readable, saddle: Saddle, rtol: float) -> Bounds:
         """Returns the answer that ``profile`` gives."""
@@ -150,8 +167,7 @@ class EpsilonOnBuckets:
 
     def first_tilt(self, parts: Parts) -> Saddle:
         """A first guess of where the answer lies."""
-        left = self._left(parts)
-        return parts.picture.without_tail(math.log(_ROUGH) + math.log(left)).for_delta(left)
+        return self._tilt(parts, _ROUGH, 0.0, 1.0)
 
     def size(self, first: Saddle) -> float:
         """Returns about the answer, by the ``first`` guess."""
@@ -169,9 +185,14 @@ class EpsilonOnBuckets:
             slack_nats: how much worse than the best tilt it may be.
             known: bounds of the answer so far.
         """
+        return self._tilt(parts, tail, slack_nats, first.slope)
+
+    def _tilt(self, parts: Parts, tail: float, slack_nats: float, start: float) -> Saddle:
         left = self._left(parts)
-        losses = parts.picture.without_tail(math.log(tail) + math.log(left))
-        return losses.for_delta(left, slack_nats, start=first.slope)
+        log_mass = math.log(tail) + math.log(left)
+        if parts.outline is not parts.picture:
+            start = parts.outline.without_tail(log_mass).for_delta(left, start=start).slope
+        return parts.picture.without_tail(log_mass).for_delta(left, slack_nats, start=start)
 
     def read(self, profile: Readable, saddle: Saddle, rtol: float) -> Bounds:
         """Searches ``profile`` for the answer."""
