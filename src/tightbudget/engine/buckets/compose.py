@@ -167,11 +167,18 @@ class Parts:
         """Returns the sketches of few parts that resemble all, from which a search may begin."""
         if len(self.parts) <= 2 * _OUTLINE:
             return self.picture
-        groups = self._groups(_OUTLINE)
+        kinds = dict[type[Pair], list[Part]]()
+        for part in self.parts:
+            kinds.setdefault(type(part.pair), []).append(part)
+        # of two kinds, the same mean loss says little about the large ones
+        groups = [
+            group
+            for parts in kinds.values()
+            for group in replace(self, parts=tuple(parts))._groups(_OUTLINE)
+        ]
+        middles = [(group[len(group) // 2], group) for group in groups]
         return Picture(
-            tuple(
-                (group[len(group) // 2].sketch, sum(one.count for one in group)) for group in groups
-            )
+            tuple((one.sketch, sum(each.count for each in group)) for one, group in middles)
         )
 
 
