@@ -428,3 +428,20 @@ def test_the_command_refuses_what_it_does_not_know(
     found = CliRunner().invoke(app, ["ledger", "statement", "ada", "--ledger", url, *say])
     assert found.exit_code != 0
     assert message in str(found.exception) + found.output
+
+
+def test_a_whole_says_what_its_open_parts_have_spent(ledger: Any) -> None:
+    bob = ledger.budget("bob")
+    hold = bob.reserve("B1", tb.OutputDP({"yes": 0.125}, delta=1e-8))
+    hold.start()
+    hold.settle("yes")
+    found = known(statement_of_budget(ledger, "ada"))
+    assert found["spent by open parts, of what they hold"] == "epsilon 0.125, delta 1e-08"
+    assert "spent by open parts, of what they hold" not in known(statement_of_budget(ledger, "bob"))
+
+
+def test_moments_are_in_utc_and_to_the_second(ledger: Any) -> None:
+    (event,) = ledger.events(budget="ada", key="A1", kind="settled")
+    assert event.at.endswith("+00:00")
+    shown = known(statement_of_budget(ledger, "ada"))["run A1: is it?"]
+    assert f", {event.at[:10]} {event.at[11:19]} UTC; declared" in shown

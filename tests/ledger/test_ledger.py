@@ -476,3 +476,16 @@ def test_without_sqlalchemy_the_package_works_and_the_ledger_names_the_extra() -
         "a ledger needs SQLAlchemy: pip install 'tightbudget[ledger]'",
         "module 'tightbudget' has no attribute 'Ledgers'",
     ]
+
+
+def test_a_python_without_the_global_lock_opens_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.db"
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(tb.errors.LedgerError, match="start Python with PYTHON_GIL=1"):
+        tb.Ledger(f"sqlite:///{file}")
+    assert not file.exists()
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
+    with tb.Ledger(f"sqlite:///{file}") as ledger:
+        assert ledger.open_budget("a", epsilon=1).left.amount == 1

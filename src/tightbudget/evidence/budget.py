@@ -246,6 +246,11 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
     amounts = [
         ("spent", in_short(now.spent)),
         ("held by open runs and parts", in_short(now.held)),
+        *(
+            [("spent by open parts, of what they hold", in_short(now.spent_in_parts))]
+            if parts and now.spent_in_parts is not None
+            else []
+        ),
         ("cap", in_short(now.cap)),
         *([] if at is None else [_of_cap(account, at)]),
         ("left", in_short(now.left)),
@@ -409,12 +414,17 @@ def _runs(history: Iterable[Any], unit: str, guarantee: Callable[[str], Any]) ->
         rows.append(
             (
                 f"run {key}{asked}",
-                f"{event.kind}{cell}{amounts.get(key, '')}, {event.at}; "
+                f"{event.kind}{cell}{amounts.get(key, '')}, {_when(event.at)}; "
                 f"declared: {_line(guarantee(key))}",
             )
         )
     more = len(last) - _MOST_RUNS
     return rows + ([("further runs", f"{more:,}")] if more > 0 else [])
+
+
+def _when(at: str) -> str:
+    """Writes the moment of an event, which is in UTC, to the second."""
+    return f"{at[:10]} {at[11:19]} UTC"
 
 
 def _line(guarantee: Any) -> str:
@@ -490,6 +500,6 @@ def _audits(events: Sequence[Any]) -> list[Row]:
     worst_first = sorted(events, key=lambda event: event.details["verdict"] != "refuted")
     for event in worst_first[:_MOST_RUNS]:
         said, by = event.details["said"], event.details.get("by", "nobody")
-        rows.append((f"audit {event.key}", f"{said}, recorded by {by}, {event.at}"))
+        rows.append((f"audit {event.key}", f"{said}, recorded by {by}, {_when(event.at)}"))
     more = len(events) - _MOST_RUNS
     return rows + ([("further audits", f"{more:,}")] if more > 0 else [])

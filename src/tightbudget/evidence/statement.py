@@ -29,7 +29,8 @@ from tightbudget.numerics.validate import open_probability, refuse
 CLAIM_KEPT = "does the code keep the claim"  # the field that audits answer
 _VERSION = 1
 _DELTAS = (1e-5, 1e-7, 1e-9, 1e-12)  # of the curve's rows, beside the delta that was asked for
-_CURVE = tuple(10.0**-k for k in range(1, 13))  # of the picture
+# Of the picture: between two points the upper bound is an arc, which four points a decade hide
+_CURVE = tuple(10.0 ** (-k / 4) for k in range(4, 49))
 
 # What a person may say, by the name of its argument: heading and field
 SAID = {
@@ -124,7 +125,7 @@ class PrivacyStatement:
         lines = [f"**{_cell(self.warning)}**", ""] if self.warning else []
         lines += [f"# Statement of privacy: {_cell(self.title)}"]
         for section in self.sections:
-            lines += ["", f"## {section.heading}", "", "| | |", "| --- | --- |"]
+            lines += ["", f"## {section.heading}", "", "| field | what is known |", "| --- | --- |"]
             lines += [f"| {_cell(field)} | {_cell(known)} |" for field, known in section.rows]
         return "\n".join(lines) + "\n"
 

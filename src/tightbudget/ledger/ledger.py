@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
 
 from tightbudget import notebook
-from tightbudget.errors import ExtraError, ParameterError, SettlementError, TightBudgetError
+from tightbudget.errors import (
+    ExtraError,
+    LedgerError,
+    ParameterError,
+    SettlementError,
+    TightBudgetError,
+)
 
 try:
     import sqlalchemy  # noqa: F401 (the modules below need it: its absence is refused in words)
@@ -64,7 +71,7 @@ class Ledger(History):
             the name of the operating system's user. Nobody checks such a name.
 
     Raises:
-        LedgerError: it cannot be opened.
+        LedgerError: it cannot be opened, or this Python runs without its global lock.
         ExtraError: SQLAlchemy, or the driver of the database, is not installed.
     """
 
@@ -77,6 +84,11 @@ class Ledger(History):
         by: str | None = None,
     ) -> None:
         name = _user() if by is None else printable(by=by)
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise LedgerError(
+                "a ledger needs Python's global lock: its threads take their turns by it; "
+                "start Python with PYTHON_GIL=1"
+            )
         self._store = Store(url, create)
         super().__init__(LedgerSession(self._store, clock=clock, by=name))
 
