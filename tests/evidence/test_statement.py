@@ -445,3 +445,20 @@ def test_moments_are_in_utc_and_to_the_second(ledger: Any) -> None:
     assert event.at.endswith("+00:00")
     shown = known(statement_of_budget(ledger, "ada"))["run A1: is it?"]
     assert f", {event.at[:10]} {event.at[11:19]} UTC; declared" in shown
+
+
+def test_a_run_that_only_a_changed_event_names_is_in_a_statement_that_warns(
+    ledger: Any, url: str
+) -> None:
+    change_by_hand(url, "UPDATE events SET key = 'Z1' WHERE key = 'A1' AND kind = 'settled'")
+    found = statement_of_budget(ledger, "ada")
+    assert found.warning.startswith("This ledger does not verify")
+    assert known(found)["run Z1"].endswith(f"declared: {NOT_KNOWN}")
+    with pytest.raises(tb.errors.LedgerCorruptError):
+        statement_of_budget(ledger, "ada", strict=True)
+
+
+def test_a_budget_whose_row_has_another_number_is_refused(ledger: Any, url: str) -> None:
+    change_by_hand(url, "UPDATE budgets SET id = -1 WHERE name = 'ada'")
+    with pytest.raises(tb.errors.LedgerCorruptError, match="budget 'ada' cannot be read"):
+        statement_of_budget(ledger, "ada")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tightbudget.errors import LedgerCorruptError, TightBudgetError
+from tightbudget.errors import LedgerCorruptError, SettlementError, TightBudgetError
 from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
 from tightbudget.evidence.statement import (
     CLAIM_KEPT,
@@ -207,9 +207,9 @@ def _read(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Fo
         raise refuse("ledger", "be a tb.Ledger, opened", ledger)
     try:
         return _verified(ledger, budget, delta, strict)
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        if isinstance(error, TightBudgetError):
-            raise
+    except TightBudgetError:
+        raise
+    except Exception as error:  # whatever a changed row makes of it
         raise LedgerCorruptError(f"budget {budget!r} cannot be read: {error!r}") from error
 
 
@@ -223,7 +223,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
         blocks = ledger.blocks(now.name) if now.kind == "blocks" else None
         # guard: runs-of-all-blocks
         among = {"budget": now.name} if blocks is None else {"budgets": ledger.within([now.name])}
-        runs = _runs(ledger.events(**among), now.spent.unit, lambda key: ledger.hold(key).guarantee)
+        runs = _runs(ledger.events(**among), now.spent.unit, lambda key: _declared_in(ledger, key))
         audits = tuple(ledger.events(**among, kind="audited"))
         within = [] if blocks is None else list(_blocks(blocks))
         parts = account.parts(_MOST_PARTS + 1)
@@ -384,13 +384,21 @@ def _of_cap(account: Any, delta: float) -> Row:
     return f"epsilon at delta = {delta!r} of the cap, nats", f"{account.epsilon(delta)!r}, at most"
 
 
-def _runs(history: Iterable[Any], unit: str, guarantee: Callable[[str], Any]) -> list[Row]:
+def _declared_in(ledger: Ledger, key: str) -> str:
+    """Writes what was declared for a run; a run that only a changed event names has nothing."""
+    try:
+        return _line(ledger.hold(key).guarantee)
+    except SettlementError:
+        return NOT_KNOWN
+
+
+def _runs(history: Iterable[Any], unit: str, declared: Callable[[str], str]) -> list[Row]:
     """Reads what became of each run: how many there are, and a line for each of the first ones.
 
     Args:
         history: the events.
         unit: of the amounts.
-        guarantee: what was declared for the run of a key.
+        declared: what was declared for the run of a key.
     """
     last: dict[str, Any] = {}
     amounts: dict[str, str] = {}  # what a run holds, until it is settled
@@ -415,7 +423,7 @@ def _runs(history: Iterable[Any], unit: str, guarantee: Callable[[str], Any]) ->
             (
                 f"run {key}{asked}",
                 f"{event.kind}{cell}{amounts.get(key, '')}, {_when(event.at)}; "
-                f"declared: {_line(guarantee(key))}",
+                f"declared: {declared(key)}",
             )
         )
     more = len(last) - _MOST_RUNS
