@@ -458,7 +458,7 @@ def test_a_run_that_only_a_changed_event_names_is_in_a_statement_that_warns(
         statement_of_budget(ledger, "ada", strict=True)
 
 
-def test_a_budget_whose_row_has_another_number_is_refused(ledger: Any, url: str) -> None:
+def test_a_part_whose_whole_has_another_number_is_refused(ledger: Any, url: str) -> None:
     change_by_hand(url, "UPDATE budgets SET id = -1 WHERE name = 'ada'")
-    with pytest.raises(tb.errors.LedgerCorruptError, match="budget 'ada' cannot be read"):
-        statement_of_budget(ledger, "ada")
+    with pytest.raises(tb.errors.LedgerCorruptError, match="budget 'bob' cannot be read"):
+        statement_of_budget(ledger, "bob")
