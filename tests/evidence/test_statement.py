@@ -171,7 +171,9 @@ def test_amounts_have_the_unit_of_their_budget(
             hold.start()
             hold.settle("value")
         found = known(statement_of_budget(it, "eve", delta=1e-6))
-        assert found["kind of budget"] == kind
+        assert found["kind of budget"] == KINDS[kind].words
+        *_, last = it.events(budget="eve")
+        assert found["last event"] == f"{last.at[:10]} {last.at[11:19]} UTC"
         assert found["spent"].startswith(amount)
         at = found["epsilon at delta = 1e-06 of the cap, nats"]
         assert at == f"{eve.epsilon(1e-6)!r}, at most"

@@ -36,6 +36,7 @@ from tightbudget.output_dp.worst_case_filters import (
 )
 from tightbudget.promises.charged_blocks import BaseBlockRange
 from tightbudget.promises.keyed import Keyed
+from tightbudget.promises.kinds import KINDS
 from tightbudget.promises.payer import Payer
 from tightbudget.release.noise.noise import FixedNoise, OpenDPNoise
 from tightbudget.tables.session import Session
@@ -223,7 +224,9 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
         blocks = ledger.blocks(now.name) if now.kind == "blocks" else None
         # guard: runs-of-all-blocks
         among = {"budget": now.name} if blocks is None else {"budgets": ledger.within([now.name])}
-        runs = _runs(ledger.events(**among), now.spent.unit, lambda key: _declared_in(ledger, key))
+        seen: list[str] = []
+        events = _seen(ledger.events(**among), seen)
+        runs = _runs(events, now.spent.unit, lambda key: _declared_in(ledger, key))
         audits = tuple(ledger.events(**among, kind="audited"))
         within = [] if blocks is None else list(_blocks(blocks))
         parts = account.parts(_MOST_PARTS + 1)
@@ -263,7 +266,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
         amounts = [("all that is ever released about one person", f"at most {most}"), *own]
     plan = _plan(ledger, now.name) if now.kind == "plan" else None
     known: dict[str, list[Row]] = {
-        "Privacy parameters": [("kind of budget", now.kind), *amounts],
+        "Privacy parameters": [("kind of budget", _kind(now.kind)), *amounts],
         "Algorithms and their correctness": [
             *runs,
             ("composition", COMPOSITION.get(now.kind, NOT_KNOWN)),
@@ -275,6 +278,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
             ("name", f"{now.name}{f', a part of {now.parent}' * bool(now.parent)}"),
             ("state", "closed" if now.closed else "open"),
             ("history", history),
+            *[("last event", _when(at)) for at in seen],
             *within,
             *shares,
             *([("further parts", "not shown")] if len(parts) > _MOST_PARTS else []),
@@ -315,7 +319,7 @@ def _of_meter(meter: Any, delta: float | None) -> _Found:
         rows.append(_of_cap(meter, delta))
     known: dict[str, list[Row]] = {
         "Privacy parameters": [
-            ("kind of budget", kind),
+            ("kind of budget", _kind(kind)),
             *[(name, in_short(amount)) for name, amount in amounts.items()],
             *rows,
             ("left", in_short(meter.left)),
@@ -428,6 +432,18 @@ def _runs(history: Iterable[Any], unit: str, declared: Callable[[str], str]) -> 
         )
     more = len(last) - _MOST_RUNS
     return rows + ([("further runs", f"{more:,}")] if more > 0 else [])
+
+
+def _seen(history: Iterable[Any], last: list[str]) -> Iterator[Any]:
+    """Hands on the events, and keeps the moment of the last one in ``last``."""
+    for event in history:
+        last[:] = [event.at]
+        yield event
+
+
+def _kind(kind: str) -> str:
+    """Writes a kind of budget for people."""
+    return KINDS[kind].words if kind in KINDS else kind
 
 
 def _when(at: str) -> str:
