@@ -331,6 +331,7 @@ def test_a_ledger_that_does_not_verify_says_so_first(ledger: Any, url: str) -> N
     ("change", "strict"),
     [
         ("UPDATE events SET details = '{}' WHERE kind = 'opened'", False),
+        ("UPDATE events SET cell = '{}'", False),
         ("UPDATE budgets SET kind = 'no kind'", False),
         ("UPDATE budgets SET kind = 'no kind'", True),
     ],

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tightbudget.errors import LedgerCorruptError, SettlementError, TightBudgetError
+from tightbudget.errors import (
+    LedgerCorruptError,
+    ParameterError,
+    SettlementError,
+    TightBudgetError,
+)
 from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
 from tightbudget.evidence.statement import (
     CLAIM_KEPT,
@@ -208,6 +213,12 @@ def _read(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Fo
         raise refuse("ledger", "be a tb.Ledger, opened", ledger)
     try:
         return _verified(ledger, budget, delta, strict)
+    except ParameterError as error:  # of an argument, or of a value that somebody has changed
+        try:
+            ledger.verify()
+        except LedgerCorruptError:
+            raise LedgerCorruptError(f"budget {budget!r} cannot be read: {error}") from error
+        raise
     except TightBudgetError:
         raise
     except Exception as error:  # whatever a changed row makes of it
