@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,12 @@ def a_sample_of_a_shuffle_is_not_above_a_record_alone() -> bool:
     return tb.Gaussian(1.0).shuffled(2).subsampled(0.3).delta(0.1).lower <= 0.0606
 
 
+def the_sum_of_all_batches_tells_no_more_than_the_batches() -> bool:
+    epoch: Any = tb.Gaussian(5.0).shuffled(100)
+    whole = epoch._all_batches() * 100
+    return whole.epsilon(1e-5).lower <= (tb.Gaussian(5.0).allocated(100) * 100).epsilon(1e-5).upper
+
+
 MUTATIONS = [
     Without(
         "a zeroed record leaves the mark of the records beside it",
@@ -73,6 +80,11 @@ MUTATIONS = [
         "a record that is alone is in a random batch, not in a known one",
         {"shuffled-alone": "alone = self.base"},
         a_sample_of_a_shuffle_is_not_above_a_record_alone,
+    ),
+    Without(
+        "the sum of all batches has the noise of each of them",
+        {"noise-of-all-batches": "sigma = self.base.sigma"},
+        the_sum_of_all_batches_tells_no_more_than_the_batches,
     ),
     Without(
         "a stop's lower bound is that of what is attained",

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -195,10 +196,40 @@ def test_each_end_is_that_of_its_pair(sigma: float, steps: int, epochs: int) -> 
     epoch = tb.Gaussian(sigma).shuffled(steps)
     found = (epoch * epochs).epsilon(1e-6)
     assert found.upper == (tb.Gaussian(sigma) * epochs).epsilon(1e-6).upper
-    attained = epoch.instance()
+    attained = epoch.instance_of_runs(epochs)
     assert attained is not None
-    assert found.lower == (attained * epochs).epsilon(1e-6).lower
+    assert found.lower == (attained * 1).epsilon(1e-6).lower
     assert found.lower <= found.upper
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+@pytest.mark.parametrize(
+    ("sigma", "steps", "epochs", "largest"),
+    [(3.3, 2823, 42, 0.031), (5.0, 100, 100, 0.352), (2.0, 9, 3, None), (1.0, 100, 4, None)],
+)
+def test_the_sum_of_all_batches_tells_no_more_than_the_batches(
+    sigma: float, steps: int, epochs: int, largest: float | None, delta: float
+) -> None:
+    """Where the other records are 0, the batches are random allocation, whose price is exact."""
+    epoch: Any = tb.Gaussian(sigma).shuffled(steps)
+    whole = epoch._all_batches() * epochs
+    of_the_sum = whole.epsilon(delta).lower
+    assert of_the_sum <= (tb.Gaussian(sigma).allocated(steps) * epochs).epsilon(delta).lower
+    found = (tb.Gaussian(sigma).shuffled(steps) * epochs).epsilon(delta)
+    if largest is None:  # the largest sum tells more
+        assert of_the_sum < found.lower
+    else:
+        assert found.lower == pytest.approx(of_the_sum, rel=1e-9)
+        assert delta < 1e-5 or found.lower > 2 * largest
+
+
+@pytest.mark.parametrize("steps", [2, 3, 10, 100, 2823, 10**9])
+@pytest.mark.parametrize("sigma", [0.1, 1 / 3, 1.0, 7.7, 1e5 / 3])
+def test_the_noise_of_all_batches_is_rounded_up(sigma: float, steps: int) -> None:
+    epoch: Any = tb.Gaussian(sigma).shuffled(steps)
+    square, exact = Fraction(epoch._all_batches().sigma) ** 2, Fraction(sigma) ** 2 * steps
+    assert exact <= square <= exact * (1 + Fraction(1, 2**49))
 
 
 @pytest.mark.parametrize("sigma", [0.02, 1e-3])

@@ -173,9 +173,10 @@ class Composable(Questions):
         )
         instances = []
         for mechanism, runs in self.parts:
-            below = Mechanism.instance_of_runs(mechanism, runs)
-            if strategy and (mechanism, runs) == last:  # guard: strategy-comes-last
-                below = mechanism.instance_of_runs(runs)
+            below = mechanism.instance_of_runs(runs)
+            comes_last = strategy and (mechanism, runs) == last  # guard: strategy-comes-last
+            if mechanism.strategic and not comes_last:
+                below = Mechanism.instance_of_runs(mechanism, runs)
             instances.append(below)
         if all(instance is None for instance in instances):
             return None
