@@ -101,6 +101,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "tables": ("guards/test_table_counts.py", "tables"),
     "trials.py": ("mechanisms/test_best_of.py",),
     "theorems": ("guards/test_theorems.py", "theorems"),
+    "workflows": ("guards/test_rounded_workflows.py", "guards/test_workflows.py", "workflows"),
 }
 
 
