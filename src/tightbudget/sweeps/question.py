@@ -207,7 +207,10 @@ def _json(name: str, value: Any) -> str:
             return other.tolist()
         raise refuse(name, "be made of numbers, texts, lists and tables", other)
 
-    return json.dumps(value, sort_keys=True, default=default)
+    try:
+        return json.dumps(value, sort_keys=True, default=default)
+    except ParameterError as error:  # to which Python 3.14 adds notes of its own
+        raise ParameterError(str(error)) from None
 
 
 def _dollars(names: Iterable[str]) -> str:
