@@ -117,7 +117,7 @@ def only_one_mechanism_s_runs_come_last() -> bool:
 MUTATIONS = [
     Without(
         "only the last runs see all others",
-        {"strategy-comes-last": "if mechanism.strategic:"},
+        {"strategy-comes-last": "comes_last = True"},
         only_one_mechanism_s_runs_come_last,
     ),
     Without(
