@@ -38,7 +38,7 @@ from tightbudget.pairs.pair import Pair
 # outputs one run is enumerated, without a grid.
 _CELLS = 16_000
 _TAIL = 39.0  # a standard normal variable lies further out with less than the least mass, TINY
-_REFERENCE, _ROUGH = 1e-6, 0.05  # a delta, and a relative gap, at which two lower bounds are compared
+_REFERENCE, _ROUGH = 1e-6, 0.05  # a delta, and a gap, at which two lower bounds are compared
 _MOST_STEPS = 10**9  # batches; up to here the powers' exponents keep seven digits
 
 
