@@ -346,6 +346,17 @@ def test_a_ledger_that_cannot_be_read_is_refused_by_name(
         statement_of_budget(changed, "plan", strict=strict)
 
 
+def test_what_fails_beside_a_sound_ledger_is_not_called_corrupt(
+    ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Any:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("tightbudget.evidence.budget.arithmetic", fails)
+    with pytest.raises(OSError, match="no space left"):
+        statement_of_budget(ledger, "ada")
+
+
 # ----------------------------------------------------------------------------- writing
 
 

@@ -213,16 +213,25 @@ def _read(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Fo
         raise refuse("ledger", "be a tb.Ledger, opened", ledger)
     try:
         return _verified(ledger, budget, delta, strict)
-    except ParameterError as error:  # of an argument, or of a value that somebody has changed
-        try:
-            ledger.verify()
-        except LedgerCorruptError:
-            raise LedgerCorruptError(f"budget {budget!r} cannot be read: {error}") from error
-        raise
+    except Exception as error:  # whatever a changed row makes of it, or an argument that is refused
+        if isinstance(error, TightBudgetError) and not isinstance(error, ParameterError):
+            raise
+        if _verifies(ledger):
+            raise
+        raise LedgerCorruptError(f"budget {budget!r} cannot be read: {error!r}") from error
+
+
+def _verifies(ledger: Ledger) -> bool:
+    """Says whether a ledger is as it was written; its own refusals, as of a busy one, pass."""
+    try:
+        ledger.verify()
+    except LedgerCorruptError:
+        return False
     except TightBudgetError:
         raise
-    except Exception as error:  # whatever a changed row makes of it
-        raise LedgerCorruptError(f"budget {budget!r} cannot be read: {error!r}") from error
+    except Exception:  # it cannot even be read
+        return False
+    return True
 
 
 def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Found:
