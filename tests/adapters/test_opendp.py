@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 import tightbudget as tb
 from tightbudget.mechanisms import Neighbouring
+from tightbudget.theorems.concentrated import Line
 
 pytest.importorskip("opendp", reason="pip install 'tightbudget[release]'")
 
@@ -81,6 +83,23 @@ def test_rho_is_added_up_before_it_is_a_curve() -> None:
     assert ten.runs == 1
     assert ten == from_opendp(said(measures.zero_concentrated_divergence(), 1.25), 1.0)
     assert from_opendp(said(measures.zero_concentrated_divergence(), 0.0), 1.0).runs == 0
+
+
+def test_rhos_that_are_no_double_together_are_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Line] = []
+
+    def above(whole: Line, *_: Any) -> Any:
+        asked.append(whole)
+        return tb.FromCurve([0.0], [0.5])
+
+    monkeypatch.setattr(adapter, "above_divergences", above)
+    draws = random.Random(5)
+    for _ in range(10):
+        rhos = [draws.uniform(0, 1) ** 3 for _ in range(draws.randint(1, 6))]
+        from_opendp([said(measures.zero_concentrated_divergence(), rho) for rho in rhos], 1.0)
+        truth = sum(map(Fraction, rhos), Fraction(0))
+        assert asked[-1].xi == 0.0
+        assert truth <= Fraction(asked[-1].rho) <= truth * (1 + Fraction(1, 10**12))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5, 1.0, 2.0, 4.0])

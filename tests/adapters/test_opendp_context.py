@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -112,6 +113,28 @@ def test_a_budget_of_epsilon_pays_for_a_rho_at_its_delta(ledger: Any) -> None:
     least = tb.Gaussian(sigma).epsilon(1e-9).lower
     assert least <= spent.amount <= 0.01 + 2 * (0.01 * 20.7232658369464) ** 0.5
     assert spent.delta == 1e-9
+
+
+def test_a_delta_that_is_no_double_is_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def answer(*, delta: float) -> Any:
+        asked.append(delta)
+        return SimpleNamespace(bounds=tb.Bounds(0.25, 0.5))
+
+    monkeypatch.setattr(adapter, "from_opendp", lambda *_: SimpleNamespace(answer=answer))
+    for delta in (Fraction(1, 3), Fraction(1, 10), Fraction(1, 7 * 10**9)):
+        price = context(tb.OutputDPFilter(9, 1), measure=RHO, delta=delta)._price(said(RHO, 0.25))
+        assert delta * (1 - Fraction(1, 10**12)) <= Fraction(asked[-1]) <= delta
+        assert (price.sup, price.delta, price.rho) == (Fraction(1, 2), delta, Fraction(1, 4))
+
+
+def test_a_delta_below_all_doubles_is_none() -> None:
+    least = Fraction(5e-324)
+    for delta in (least * Fraction(7, 10), least / 3, Fraction(0)):
+        with pytest.raises(tb.ParameterError, match="delta must be > 0"):
+            context(tb.OutputDPFilter(9, 1), measure=RHO, delta=delta)
+    context(tb.OutputDPFilter(9, 1), measure=RHO, delta=least)
 
 
 def test_budgets_of_rho_and_of_a_divergence_are_charged_the_rho(ledger: Any) -> None:

@@ -61,6 +61,7 @@ ALWAYS = (
 ROOMS: dict[str, tuple[str, ...]] = {
     "accounting": ("accounting",),
     "adapters": ("guards/test_dp_accounting.py", "guards/test_rounded_adapters.py"),
+    "adapters/opendp": ("adapters/test_opendp.py", "adapters/test_opendp_context.py"),
     "engine": ("engine",),
     "engine/buckets": ("guards/test_engine.py", "mechanisms/test_histogram.py"),
     "engine/readings": (
@@ -75,6 +76,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "engine/test_contour.py",
     ),
     "audit": ("guards/test_rounded_audit.py", "guards/test_audits.py", "audit"),
+    "evidence": ("evidence",),
+    "marginals": ("marginals",),
     "mechanisms": ("guards/test_mechanisms.py", "guards/test_two_ends.py", "mechanisms"),
     "mechanisms/allocated": (
         "guards/test_allocated.py",
