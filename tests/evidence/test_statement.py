@@ -263,6 +263,25 @@ def test_a_plan_says_what_it_declares_and_assumes(ledger: Any) -> None:
     assert found["sampler"] == "Poisson, rate 0.01"
     assert found["assumed of the loader"].startswith("each record is in each batch by a toss")
     assert found["composition"] == COMPOSITION["plan"]
+    both = str((STEP * 1000).epsilon(1e-5))
+    assert found["epsilon of the declared plan at delta = 1e-05, nats"] == f"{both}, certified"
+
+
+def test_a_plan_is_declared_for_its_neighbours(ledger: Any) -> None:
+    ledger.open_budget("plan", kind="plan", plan=STEP * 10 + tb.Gaussian(9.0), delta=1e-5)
+    ledger.open_budget("all", kind="plan", plan=tb.Laplace(3.0) * 2, delta=1e-9)
+    field = "neighbouring data sets"
+    declared = f"{tb.Neighbouring.ADD_OR_REMOVE.value} (declared)"
+    assert known(statement_of_budget(ledger, "plan"))[field] == declared
+    assert known(statement_of_budget(ledger, "plan", neighbours="by day"))[field] == "said: by day"
+    assert known(statement_of_budget(ledger, "all"))[field] == NOT_KNOWN
+    assert known(statement_of_budget(ledger, "ada"))[field] == NOT_KNOWN
+
+
+def test_a_model_card_of_a_budget_has_the_head(ledger: Any) -> None:
+    card = statement_of_budget(ledger, "ada").model_card()
+    assert card.splitlines()[-1] == f"- history: verified, head {ledger.head()}".replace("_", "\\_")
+    assert "history" not in statement_of_run(STEP * 10, delta=1e-5).model_card()
 
 
 @pytest.mark.parametrize("cap", [None, 0.75])

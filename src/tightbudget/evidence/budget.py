@@ -18,12 +18,15 @@ from tightbudget.errors import (
 from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
 from tightbudget.evidence.statement import (
     CLAIM_KEPT,
+    HISTORY,
     SAID,
     PrivacyStatement,
     Row,
     Variant,
     arithmetic,
+    certified_at,
     checked,
+    neighbours_of,
     sections_of,
 )
 from tightbudget.mechanisms.composition import Composition
@@ -116,6 +119,8 @@ def statement_of_budget(
     known = found.known
     if table is not None:
         known["Unit of privacy"] = _declared(table, said)
+    elif found.plan is not None and "neighbours" not in said:
+        known["Unit of privacy"] = neighbours_of(found.plan)
     return PrivacyStatement(
         f"budget {budget}", sections_of(known, said), found.warning, found.variant, found.parameters
     )
@@ -199,12 +204,14 @@ class _Found:
         warning: "" or why the amounts must not be relied on.
         variant: the variant of differential privacy of ``parameters``.
         parameters: those that bound the privacy loss.
+        plan: the declared runs, if the budget is of the kind ``plan``.
     """
 
     known: dict[str, list[Row]]
     warning: str
     variant: Variant
     parameters: dict[str, float]
+    plan: Composition | None = None
 
 
 def _read(ledger: Ledger, budget: str, delta: float | None, strict: bool) -> _Found:
@@ -266,6 +273,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
         if head == before:  # guard: amounts-of-the-head
             break
         history += "; it went on while this was read, so that the amounts may be older"
+    plan = _plan(ledger, now.name) if now.kind == "plan" else None
     amounts = [
         ("spent", in_short(now.spent)),
         ("held by open runs and parts", in_short(now.held)),
@@ -275,6 +283,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
             else []
         ),
         ("cap", in_short(now.cap)),
+        *([] if plan is None else [_of_plan(plan, now.cap.delta)]),
         *([] if at is None else [_of_cap(account, at)]),
         ("left", in_short(now.left)),
         ("given back, beside worst cases", in_short(now.saved)),
@@ -284,7 +293,6 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
         most = blocks.person
         own = amounts if blocks.has_cap else [("spent", "by each block: see the blocks below")]
         amounts = [("all that is ever released about one person", f"at most {most}"), *own]
-    plan = _plan(ledger, now.name) if now.kind == "plan" else None
     known: dict[str, list[Row]] = {
         "Privacy parameters": [("kind of budget", _kind(now.kind)), *amounts],
         "Algorithms and their correctness": [
@@ -297,7 +305,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
         "Budget": [
             ("name", f"{now.name}{f', a part of {now.parent}' * bool(now.parent)}"),
             ("state", "closed" if now.closed else "open"),
-            ("history", history),
+            (HISTORY, history),
             *[("last event", _when(at)) for at in seen],
             *within,
             *shares,
@@ -308,7 +316,7 @@ def _verified(ledger: Ledger, budget: str, delta: float | None, strict: bool) ->
     variant, parameters = _loss(most)
     if variant == "Custom" and at is not None:
         variant, parameters = "Approximate DP", {"epsilon": account.epsilon(at), "delta": at}
-    return _Found(known, warning, variant, parameters)
+    return _Found(known, warning, variant, parameters, plan)
 
 
 def _of_meter(meter: Any, delta: float | None) -> _Found:
@@ -354,7 +362,7 @@ def _of_meter(meter: Any, delta: float | None) -> _Found:
         "Budget": [
             ("name", _name(meter)),
             ("state", state),
-            ("history", history),
+            (HISTORY, history),
         ],
     }
     return _Found(known, "", variant, parameters)
@@ -406,6 +414,11 @@ def _declared(table: Table, said: dict[str, str]) -> list[Row]:
 def _of_cap(account: Any, delta: float) -> Row:
     """The epsilon at a delta of all that a budget's cap lets through."""
     return f"epsilon at delta = {delta!r} of the cap, nats", f"{account.epsilon(delta)!r}, at most"
+
+
+def _of_plan(plan: Composition, delta: float) -> Row:
+    """Both bounds of the epsilon of a plan, of which the upper one is the budget's cap."""
+    return f"epsilon of the declared plan at delta = {delta!r}, nats", certified_at(plan, delta)
 
 
 def _declared_in(ledger: Ledger, key: str) -> str:

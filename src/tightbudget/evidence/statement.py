@@ -27,6 +27,7 @@ from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import open_probability, refuse
 
 CLAIM_KEPT = "does the code keep the claim"  # the field that audits answer
+HISTORY = "history"  # the field that has the head of a ledger
 _VERSION = 1
 _DELTAS = (1e-5, 1e-7, 1e-9, 1e-12)  # of the curve's rows, beside the delta that was asked for
 # Of the picture: between two points the upper bound is an arc, which four points a decade hide
@@ -182,11 +183,15 @@ class PrivacyStatement:
         )
 
     def model_card(self) -> str:
-        """Writes the first three sections as a block for a model card, in Markdown."""
+        """Writes a block for a model card, in Markdown: the first three sections, and the history.
+
+        The history of a ledger's budget has the ledger's head, by which it can be checked later.
+        """
         lines = [f"**{_cell(self.warning)}**", ""] if self.warning else []
         lines += ["### Differential privacy", ""]
-        for section in self.sections[:3]:
-            lines += [f"- {_cell(field)}: {_cell(known)}" for field, known in section.rows]
+        rows = [row for section in self.sections[:3] for row in section.rows]
+        rows += [row for section in self.sections[3:] for row in section.rows if row[0] == HISTORY]
+        lines += [f"- {_cell(field)}: {_cell(known)}" for field, known in rows]
         return "\n".join(lines) + "\n"
 
     def _picture(self) -> str:
@@ -232,13 +237,12 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
     delta, said = open_probability(delta=delta), checked(said)
     epsilon = run.epsilon(delta)
     parts = [f"{mechanism}, {runs:,} times" for mechanism, runs in run.parts]
-    relation = next((m.relation for m, _ in run.parts if m.relation is not None), None)
     known: dict[str, list[Row]] = {
         "Privacy parameters": [
             ("variant", "approximate differential privacy, (epsilon, delta)"),
             (f"epsilon at delta = {delta!r}, nats", _certified(epsilon)),
             *[
-                (f"epsilon at delta = {other!r}, nats", _at(run, other))
+                (f"epsilon at delta = {other!r}, nats", certified_at(run, other))
                 for other in _DELTAS
                 if other != delta
             ],
@@ -252,8 +256,8 @@ def statement_of_run(run: Composable, *, delta: float, **said: str) -> PrivacySt
             *([("please check", run.doubt)] if run.doubt else []),
         ],
     }
-    if relation is not None and "neighbours" not in said:
-        known["Unit of privacy"] = [(SAID["neighbours"][1], f"{relation.value} (declared)")]
+    if "neighbours" not in said:
+        known["Unit of privacy"] = neighbours_of(run)
     title = parts[0] if len(parts) == 1 else f"{len(parts)} mechanisms"
     return PrivacyStatement(
         title,
@@ -278,7 +282,16 @@ def arithmetic(*more: str) -> list[Row]:
     ]
 
 
-def _at(run: Composable, delta: float) -> str:
+def neighbours_of(run: Composable) -> list[Row]:
+    """Says for which neighbouring data sets a run is declared; nothing if for none."""
+    relation = next((m.relation for m, _ in run.parts if m.relation is not None), None)
+    if relation is None:
+        return []
+    return [(SAID["neighbours"][1], f"{relation.value} (declared)")]
+
+
+def certified_at(run: Composable, delta: float) -> str:
+    """Writes both bounds of epsilon at a delta, or why there are none."""
     try:
         return _certified(run.epsilon(delta))
     except PrecisionError as error:
