@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.optimize
 
 import tightbudget as tb
 from tightbudget.marginals.domains import domains_of
 from tightbudget.marginals.tree_model import (
     TreeModel,
     agreed,
+    nearest,
     rare_alike,
     shares_of,
     spanning,
+    total_of,
     tree_model,
 )
 
@@ -140,14 +143,14 @@ def test_marginals_agree_and_are_nearer_to_the_truth() -> None:
     truth = rng.multinomial(5_000, rng.dirichlet(np.ones(60))).reshape(3, 4, 5).astype(float)
     ones = {"a": truth.sum((1, 2)), "b": truth.sum((0, 2)), "c": truth.sum((0, 1))}
     pairs = {("a", "b"): truth.sum(2), ("c", "b"): truth.sum(0).T}
-    same, same_pairs = agreed(ones, pairs)
+    same, same_pairs = agreed(ones, pairs, 5_000)
     assert all(same[key] == pytest.approx(x) for key, x in ones.items())
     assert all(same_pairs[key] == pytest.approx(x) for key, x in pairs.items())
     off = np.zeros(2)
     for _ in range(50):
         noisy = {key: x + 20 * rng.standard_normal(x.shape) for key, x in ones.items()}
         tables = {key: x + 20 * rng.standard_normal(x.shape) for key, x in pairs.items()}
-        found, joint = agreed(noisy, tables)
+        found, joint = agreed(noisy, tables, total_of(noisy))
         for (left, right), table in joint.items():
             assert table.sum(axis=1) == pytest.approx(found[left])
             assert table.sum(axis=0) == pytest.approx(found[right])
@@ -155,6 +158,64 @@ def test_marginals_agree_and_are_nearer_to_the_truth() -> None:
             off[i] += sum(((one[key] - x) ** 2).sum() for key, x in ones.items())
             off[i] += sum(((two[key] - x) ** 2).sum() for key, x in pairs.items())
     assert off[1] < 0.85 * off[0]
+
+
+def test_the_nearest_marginals_are_those_of_the_best_joint_counts() -> None:
+    rng = np.random.default_rng(8)
+    shape = (4, 3, 3, 2)
+    axes: dict[Any, tuple[int, ...]] = {"a": (0,), "b": (1,), "c": (2,), "d": (3,)}
+    axes |= {("a", "b"): (0, 1), ("c", "b"): (1, 2), ("b", "d"): (1, 3)}
+    # each cell of a marginal is a sum of joint counts, which are >= 0
+    cells = np.arange(math.prod(shape)).reshape(shape)
+    sums = {}
+    for key, kept in axes.items():
+        sums[key] = np.zeros((*(shape[i] for i in kept), cells.size))
+        for place in itertools.product(*map(range, shape)):
+            sums[key][(*(place[i] for i in kept), cells[place])] = 1.0
+    sums["c", "b"] = sums["c", "b"].transpose(1, 0, 2)
+    for _ in range(10):
+        noisy = {
+            key: matrix @ np.where(rng.random(cells.size) < 0.1, 40.0, 0.0)
+            + 15 * rng.standard_normal(matrix.shape[:-1])
+            for key, matrix in sums.items()
+        }
+        ones = {key: noisy[key] for key in "abcd"}
+        pairs = {key: table for key, table in noisy.items() if table.ndim == 2}
+        total = max(1.0, total_of(ones))
+        if total_of(ones) < 1.0:
+            continue
+        found, tables = nearest(ones, pairs)
+        rows = np.concatenate([sums[key].reshape(-1, cells.size) for key in noisy])
+        wanted = np.concatenate([noisy[key].ravel() for key in noisy])
+        held = 1e5 * np.ones((1, cells.size))  # the total, by its weight
+        best, _ = scipy.optimize.nnls(np.vstack([rows, held]), np.append(wanted, 1e5 * total))
+        for key, counts in {**found, **tables}.items():
+            assert counts.min() >= 0.0
+            assert counts == pytest.approx(sums[key] @ best, abs=0.5)
+
+
+def test_nearest_marginals_of_no_rows_are_zero() -> None:
+    ones = {"a": np.array([-5.0, 2.0]), "b": np.array([-1.0, 1.0, -3.0])}
+    found, pairs = nearest(ones, {("a", "b"): np.full((2, 3), 9.0)})
+    assert not any(counts.any() for counts in (*found.values(), *pairs.values()))
+
+
+def test_rows_of_a_tree_are_nearer_where_no_count_is_below_0() -> None:
+    rng = np.random.default_rng(9)
+    truth = np.outer(rng.dirichlet(np.full(20, 0.2)), rng.dirichlet(np.full(20, 0.2))) * 10_000
+    off = np.zeros(2)
+    for _ in range(20):
+        ones = {
+            name: truth.sum(axis=axis) + 30 * rng.standard_normal(20)
+            for name, axis in (("a", 1), ("b", 0))
+        }
+        noisy = truth + 30 * rng.standard_normal(truth.shape)
+        model = tree_model(ones, {("a", "b"): noisy})
+        off += [
+            np.abs(found - truth / 10_000).sum()
+            for found in (shares_of(noisy), model.shares[:, None] * model.branches["b"][1])
+        ]
+    assert off[1] < 0.6 * off[0]
 
 
 def test_rare_cells_of_a_column_differ_in_their_number_alone() -> None:

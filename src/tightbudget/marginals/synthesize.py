@@ -27,10 +27,10 @@ from tightbudget.marginals.tree_model import (
     rare_alike,
     shares_of,
     spanning,
+    total_of,
     tree_model,
 )
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import count, refuse
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
@@ -223,7 +223,7 @@ def synthesize(
     joint = {(one.columns[0], one.columns[1]): one.counts for one in pairs}
     sigmas = {one.columns[0]: one.sigma for one in ones}
     model = tree_model(counts, rare_alike(counts, joint, sigmas))
-    drawn = min(round(_total(ones)), MOST_ROWS) if size is None else size
+    drawn = min(round(max(0.0, total_of(counts))), MOST_ROWS) if size is None else size
     columns = model.draw(drawn, known, seed)
     return SyntheticTable(columns, tuple(found), paid.receipt, paid.rho, known, ended)
 
@@ -245,16 +245,9 @@ def _tree(
 ) -> list[Pair]:
     """Selects pairs of columns that form a tree."""
     shares = {one.columns[0]: shares_of(one.counts) for one in ones}
-    total = _total(ones)
+    total = max(0.0, total_of({one.columns[0]: one.counts for one in ones}))
     chosen: list[Pair] = []
     while ahead := spanning(list(known), chosen):
         one, other = run.select({(a, b): total * np.outer(shares[a], shares[b]) for a, b in ahead})
         chosen.append((one, other))
     return chosen
-
-
-def _total(ones: Sequence[NoisyMarginal]) -> float:
-    """Returns about the number of rows: the mean of the marginals' sums, weighed by their noise."""
-    weights: FloatArray = np.array([1.0 / (one.counts.size * one.sigma**2) for one in ones])
-    sums = np.array([one.counts.sum() for one in ones])
-    return max(0.0, float((weights * sums).sum() / weights.sum()))
