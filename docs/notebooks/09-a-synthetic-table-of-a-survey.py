@@ -103,7 +103,7 @@ def counts(rows, columns):
         else rows[c].map(domains[c].index)
         for c in columns
     ]
-    shape = noisy[columns].counts.shape
+    shape = made.counts(columns).shape
     found = np.zeros(shape, dtype=int)
     np.add.at(found, tuple(cells), 1)
     return found
@@ -144,13 +144,13 @@ for column in ("happy", "age"):
 # Two columns together: of the pairs that were chosen, the one with the most cells.
 
 # %% tags=["hide-input"] alt="Three maps of the same pair of columns, side by side: the true counts, the noisy counts, and those of the synthetic rows. The dark cells are the same in all three; cells that are empty in truth have small counts of noise in the second, and few rows in the third."
-pair = max(made.pairs, key=lambda p: noisy[p].counts.size)
+pair = max(made.pairs, key=lambda p: made.counts(p).size)
 figure, axes = plt.subplots(
     1, 3, figsize=(8, 3.2), sharey=True, layout="constrained"
 )
 panels = {
     "truth (public here)": counts(survey, pair),
-    "noisy": noisy[pair].counts,
+    "noisy": made.counts(pair),
     "synthetic rows": counts(made_rows, pair),
 }
 most = panels["truth (public here)"].max()

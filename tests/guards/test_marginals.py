@@ -32,6 +32,11 @@ MARGINALS = [
         fails=RUN + "a_selection_has_exactly_its_chances[asked0-1.0-0.0-2]",
     ),
     Without(
+        "rows of merged cells counted twice",
+        {"merged-rows-once": "whole = 2 * counts.take(cells, axis).sum(axis=axis, keepdims=True)"},
+        fails=RUN + "merged_cells_count_as_one_with_the_noise_of_one",
+    ),
+    Without(
         "half the noise",
         {"noise-of-all-marginals": "most = moves * multiplier**2 * sum(squares) / 4"},
         fails=RUN + "all_noise_of_one_measurement_is_what_the_move_declares[None-1]",

@@ -107,6 +107,35 @@ def test_a_run_that_was_killed_goes_on_or_ends_and_is_charged_once(
     assert rho == pytest.approx(table.rho * (2 if ended is None else 1) / 3, rel=1e-8)
 
 
+def test_a_run_that_goes_on_merges_the_cells_that_its_kept_marginals_show_to_be_rare(
+    ada: Any, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"rows": {**ROWS, "a": A * 9}, "domains": {**DOMAINS, "a": range(30)}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tb.marginals.MarginalRun, "select", _dies)
+        with pytest.raises(KeyboardInterrupt):
+            made(ada, tmp_path / "run", **given)
+    kept = (tmp_path / "run").read_bytes()
+    first = made(ada, tmp_path / "run", **given)
+    again = made(ada, tmp_path / "run", **given)
+    assert (tmp_path / "run").read_bytes().startswith(kept)
+    own = first.marginals[0]
+    rare = tuple(np.flatnonzero(own.counts < 3 * own.sigma).tolist())
+    assert len(rare) >= 28 - 1
+    of = [one for one in first.marginals if one.columns[0] == "a" and len(one.columns) == 2]
+    assert of
+    assert {one.merged["a"] for one in of} == {rare}
+    for one, same in zip(first.marginals, again.marginals, strict=True):
+        assert one.merged == same.merged
+        assert (one.counts == same.counts).all()
+    assert again.columns == first.columns
+    assert ada.spent.epsilon == 1.0
+
+
+def _dies(self: Any, *given: Any, **more: Any) -> Any:
+    raise KeyboardInterrupt
+
+
 def test_what_was_measured_and_not_kept_is_paid_and_said(ada: Any, tmp_path: Path) -> None:
     killed(ada, tmp_path / "run", "measure", 1, after=True)
     for _ in range(2):

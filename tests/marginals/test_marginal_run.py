@@ -17,6 +17,7 @@ import pytest
 import tightbudget as tb
 from tightbudget.marginals.gaussian_on_grid import with_noise
 from tightbudget.marginals.marginal_run import MOST_CELLS, _error, _rounded
+from tightbudget.marginals.merged_cells import merged_counts, merged_shape, split_counts
 from tightbudget.marginals.reach import reach_of, relation_of
 from tightbudget.marginals.rows import InMemory
 from tightbudget.release.noise.noise import IntArray
@@ -261,12 +262,98 @@ def test_the_noise_has_its_spread() -> None:
     assert np.abs(noise - np.rint(noise)).max() > 0.4  # a grid finer than integers
 
 
+# ---------------------------------------------------------------------- cells that count as one
+
+
+def test_merged_cells_count_as_one_with_the_noise_of_one() -> None:
+    noise = Recorded()
+    with opened(of(tb.Gaussian(2.0) * 2, (2,)), noise=noise) as run:
+        cliques = [("age", "sex"), ("sex",), ("age",)]
+        plain = run.measure(cliques)
+        merged = run.measure(cliques, merged={"sex": [2, 0]})
+    whole = plain[0].counts
+    assert merged[0].counts.tolist() == np.stack([whole[:, 1], whole[:, [0, 2]].sum(1)], 1).tolist()
+    assert merged[1].counts.tolist() == [1.0, 5.0]
+    assert merged[2].counts.tolist() == plain[2].counts.tolist()
+    assert [one.merged for one in merged] == [{"sex": (0, 2)}, {"sex": (0, 2)}, {}]
+    assert [one.sigma for one in merged] == [one.sigma for one in plain]
+    # a draw for each count, and no other noise
+    assert [size for _, size in noise.scales] == [6, 3, 2, 4, 2, 2]
+    assert len({scale for scale, _ in noise.scales}) == 1
+
+
+def test_a_unit_moves_merged_counts_no_further() -> None:
+    for most, relation in itertools.product((1, 2), ("add-or-remove", "replace-one")):
+        reach = reach_of(relation_of(relation))
+        places = itertools.product(range(most + 1), repeat=6)
+        units = [np.array(v).reshape(2, 3) for v in places if sum(v) <= most]
+        others = units if relation == "replace-one" else [np.zeros((2, 3), dtype=int)]
+        for merged in ({"b": (0, 2)}, {"a": (0, 1)}, {"a": (0, 1), "b": (1, 2)}, {"b": (0, 1, 2)}):
+            moves = [
+                merged_counts(v, "ab", merged) - merged_counts(w, "ab", merged)
+                for v in units
+                for w in others
+            ]
+            assert max((move**2).sum() for move in moves) <= reach.square * most**2
+            assert max(np.abs(move).sum() for move in moves) <= reach.total * most
+
+
+def test_split_counts_are_those_that_were_merged() -> None:
+    counts = np.arange(24.0).reshape(2, 3, 4)
+    merged = {"b": (0, 2), "c": (0, 1, 3)}
+    joined = merged_counts(counts, "abc", merged)
+    assert joined.shape == merged_shape((2, 3, 4), "abc", merged) == (2, 2, 2)
+    assert joined.sum() == counts.sum()
+    shares = {"b": np.array([0.25, 0.75]), "c": np.array([0.0, 0.5, 0.5])}
+    whole = split_counts(joined, "abc", merged, shares)
+    assert whole.shape == (2, 3, 4)
+    assert merged_counts(whole, "abc", merged) == pytest.approx(joined)
+    assert (whole[:, 1, 2] == counts[:, 1, 2]).all()
+    assert whole[1, 2, 3] == pytest.approx(joined[1, 1, 1] * 0.75 * 0.5)
+
+
+def test_a_selection_scores_merged_counts() -> None:
+    # from the counts (2, 1, 2) of sex, of which the last two are 3 together, and (2, 2) of age
+    ages = counted(ROWS, ("age",))[0]
+    sexes = counted(ROWS, ("sex",))[0]
+    models = {("sex",): [sexes[0], sexes[1] + sexes[2] - 1], ("age",): ages}
+    found = chances(models, merged={"sex": [1, 2]})
+    odds = math.exp(1 / 2)
+    assert found["sex",] == pytest.approx(odds / (1 + odds), abs=1 / 64)
+
+
+@pytest.mark.parametrize(
+    ("merged", "message"),
+    [
+        (3, "merged must map columns to cells that count as one, got 3"),
+        ({"size": [0, 1]}, r"merged\['size'\] must be of a column with a domain"),
+        ({"sex": "01"}, r"merged\['sex'\] must be a list of cells, which are places in the domain"),
+        ({"sex": [0]}, r"merged\['sex'\] must be two or more different cells, each from 0 to 2"),
+        ({"sex": [0, 0]}, r"merged\['sex'\] must be two or more different cells"),
+        ({"sex": [0, 3]}, r"merged\['sex'\] must be two or more different cells"),
+        ({"sex": [0, -1]}, r"merged\['sex'\]\[1\] must be"),
+        ({"sex": ["f", "m"]}, r"merged\['sex'\]\[0\] must be"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(merged: Any, message: str) -> None:
+    for plan, ask in (
+        (GAUSSIAN, lambda run: run.measure([("sex",)], merged=merged)),
+        (CHOICES, lambda run: run.select({("sex",): [0, 0, 0]}, merged=merged)),
+    ):
+        with opened(plan) as run:
+            with pytest.raises(tb.ParameterError, match=message):
+                ask(run)
+            assert (run.state, run.marginals) == (0, ())
+    with opened(CHOICES) as run, pytest.raises(tb.ParameterError, match=r"have the shape \(2,\)"):
+        run.select({("sex",): [0, 0, 0]}, merged={"sex": [0, 2]})
+
+
 # -------------------------------------------------------------------------- the law of a selection
 
 
 def chances(models: Any, draws: int = 64, **given: Any) -> dict[Any, float]:
     """How often each candidate is chosen, over all first bits of the uniform number."""
-    asked = {name: given.pop(name) for name in ("weights", "penalties") if name in given}
+    asked = {name: given.pop(name) for name in ("weights", "penalties", "merged") if name in given}
     found = dict.fromkeys(models, 0.0)
     for j in range(draws):
         coins = f"{j:0{draws.bit_length() - 1}b}"

@@ -21,6 +21,7 @@ from tests.tables.test_laws import with_one_key
 import tightbudget as tb
 from tightbudget.errors import ReleaseError
 from tightbudget.marginals.domains import domains_of
+from tightbudget.marginals.merged_cells import merged_counts
 from tightbudget.marginals.rows import InTable, rows_of
 from tightbudget.release.mechanisms.exponential import ExponentialRelease
 from tightbudget.tables.ibis_source import IbisSource
@@ -218,10 +219,11 @@ def tables(frame: pd.DataFrame, most: int) -> list[tb.Table]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("merged", [None, {"a": (0, 2)}, {"a": (0, 1), "b": (1, 2)}])
 @pytest.mark.parametrize("relation", ["add-or-remove", "replace-one"])
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_unit_moves_an_answer_by_more_than_is_paid_for(
-    most: int, relation: str, monkeypatch: pytest.MonkeyPatch
+    most: int, relation: str, merged: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Any, Fraction]] = []
 
@@ -231,15 +233,20 @@ def test_no_unit_moves_an_answer_by_more_than_is_paid_for(
 
     monkeypatch.setattr(ExponentialRelease, "unpaid_answer", unpaid)
     with_one_key(monkeypatch)
-    models = {("a",): [0.3, 1, 0], ("b",): [1, 2, 0.5], ("a", "b"): np.ones((3, 3)) / 4}
+    models = {
+        ("a",): np.array([0.3, 1, 0]),
+        ("b",): np.array([1, 2, 0.5]),
+        ("a", "b"): np.ones((3, 3)) / 4,
+    }
+    models = {clique: merged_counts(of, clique, merged or {}) for clique, of in models.items()}
 
     def answers(rows: pd.DataFrame) -> tuple[Any, Any]:
         """The counts in units of the noise that is drawn, and the log chances of a selection."""
         table = tables(rows, most)[0]
         with run_of(table, GAUSSIAN, relation=relation) as run:
-            measured = run.measure(CLIQUES, weights=[1.0, 2.0, 0.5])
+            measured = run.measure(CLIQUES, weights=[1.0, 2.0, 0.5], merged=merged)
         with run_of(table, CHOICES, relation=relation) as run:
-            run.select(models, weights=[1.0, 0.25, 0.5])
+            run.select(models, weights=[1.0, 0.25, 0.5], merged=merged)
         scores, factor = asked.pop()
         odds = np.array([float(factor * score) for score in scores])
         counts = np.concatenate([one.counts.ravel() / one.sigma for one in measured])

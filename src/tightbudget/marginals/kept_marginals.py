@@ -70,7 +70,9 @@ class KeptMarginals:
                 found.clear()
             else:
                 counts = np.array(content["counts"], dtype=np.float64)
-                found.append(NoisyMarginal(tuple(content["columns"]), counts, content["sigma"]))
+                merged = {name: tuple(cells) for name, cells in content.get("merged", {}).items()}
+                columns, sigma = tuple(content["columns"]), content["sigma"]
+                found.append(NoisyMarginal(columns, counts, sigma, merged))
         if self._begun is None:
             if lines.found:
                 raise FileError(f"{path}: the line that says which run this is of is damaged")
@@ -141,6 +143,7 @@ class KeptMarginals:
         """
         for one in measured:
             content = {"columns": one.columns, "counts": one.counts.tolist(), "sigma": one.sigma}
+            content |= {"merged": one.merged} if one.merged else {}
             self._keep("marginal", content)
         if measured:
             self._keep("measured", len(measured))

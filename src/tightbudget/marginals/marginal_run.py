@@ -8,7 +8,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from tightbudget.errors import ParameterError, RelationError, SettlementError
 from tightbudget.marginals.domains import domains_of
 from tightbudget.marginals.gaussian_on_grid import with_noise
+from tightbudget.marginals.merged_cells import Merged, merged_counts, merged_of, merged_shape
 from tightbudget.marginals.reach import reach_of, relation_of
 from tightbudget.marginals.rows import Clique, Counts, Rows, rows_of
 from tightbudget.mechanisms.composition import Mechanism
@@ -49,13 +50,16 @@ class NoisyMarginal:
     Attributes:
         columns: the columns, in the order of the axes of ``counts``.
         counts: for each cell the number of rows in it, with noise; cells are in the order of the
-            columns' domains.
+            columns' domains. Where cells of a column are merged, they are left out, and the last
+            cell of the column counts them all.
         sigma: the standard deviation of the noise of each count.
+        merged: for each column of which cells are merged, these cells, as places in its domain.
     """
 
     columns: Clique
     counts: FloatArray
     sigma: float
+    merged: Merged = field(default_factory=dict)
 
 
 class MarginalRun(Uncopied):
@@ -204,6 +208,7 @@ class MarginalRun(Uncopied):
         cliques: Iterable[Iterable[str]],
         *,
         weights: Sequence[float] | None = None,
+        merged: Mapping[str, Iterable[int]] | None = None,
         to: Cell | None = None,
     ) -> tuple[NoisyMarginal, ...]:
         """Counts the rows in each cell of some marginals, with the noise of one Gaussian mechanism.
@@ -217,6 +222,10 @@ class MarginalRun(Uncopied):
             cliques: the marginals, each as its columns. They must not depend on the rows but by
                 what this run has released.
             weights: for each marginal a number > 0; all are equal if absent.
+            merged: for some columns two or more cells, as places in their domains, that count as
+                one here, with the noise of one count: say those that a one-way marginal shows to
+                be rare. They must not depend on the rows but by what this run has released. The
+                price and the noise are the same.
             to: the state to go to, where several moves measure.
 
         Raises:
@@ -229,6 +238,7 @@ class MarginalRun(Uncopied):
         """
         wanted = self._cliques("cliques", cliques)
         squares = [weight**2 for weight in _weights(weights, len(wanted))]
+        joined = merged_of(merged, self._domains)
         rows, noise = self._open_rows(), self._noise
         gaussian = self._take(Gaussian, "a measurement", to)
         multiplier = Fraction(gaussian.sigma) / Fraction(gaussian.sensitivity)
@@ -240,8 +250,10 @@ class MarginalRun(Uncopied):
             found = []
             all_counts = rows.counts(wanted, self._sizes(wanted))
             for clique, counts, square in zip(wanted, all_counts, squares, strict=True):
-                noisy, sigma = with_noise(counts, most / square, noise)
-                found.append(NoisyMarginal(clique, noisy.reshape(self._shape(clique)), sigma))
+                own = {name: joined[name] for name in clique if name in joined}
+                whole = merged_counts(counts.reshape(self._shape(clique)), clique, own)
+                noisy, sigma = with_noise(whole.ravel(), most / square, noise)
+                found.append(NoisyMarginal(clique, noisy.reshape(whole.shape), sigma, own))
             return found
 
         answers = guarded(measured)
@@ -254,6 +266,7 @@ class MarginalRun(Uncopied):
         *,
         weights: Sequence[float] | None = None,
         penalties: Sequence[float] | None = None,
+        merged: Mapping[str, Iterable[int]] | None = None,
         to: Cell | None = None,
     ) -> Clique:
         """Chooses a marginal that a model is far from, by one exponential mechanism.
@@ -268,6 +281,8 @@ class MarginalRun(Uncopied):
                 but by what this run has released. They count as multiples of 2^-8, up to 2^31.
             weights: for each candidate a number > 0; 1 if absent.
             penalties: for each candidate a number; 0 if absent.
+            merged: cells that count as one, as :meth:`measure` has them; expected counts have the
+                shape that counts then have.
             to: the state to go to, where several moves select.
 
         Returns:
@@ -284,8 +299,11 @@ class MarginalRun(Uncopied):
         if not isinstance(models, Mapping):
             raise refuse("models", "map each candidate to its expected counts", models)
         wanted = self._cliques("models", models)
+        joined = merged_of(merged, self._domains)
         expected = {
-            clique: _rounded(f"models[{clique!r}]", given, self._shape(clique))
+            clique: _rounded(
+                f"models[{clique!r}]", given, merged_shape(self._shape(clique), clique, joined)
+            )
             for clique, given in zip(wanted, models.values(), strict=True)
         }
         factors = _weights(weights, len(wanted))
@@ -303,8 +321,10 @@ class MarginalRun(Uncopied):
 
         def selected() -> Clique:
             all_counts = rows.counts(wanted, self._sizes(wanted))
-            pairs = zip(wanted, all_counts, strict=True)
-            errors = [_error(counts, expected[clique]) for clique, counts in pairs]
+            errors = []
+            for clique, counts in zip(wanted, all_counts, strict=True):
+                whole = merged_counts(counts.reshape(self._shape(clique)), clique, joined)
+                errors.append(_error(whole.ravel(), expected[clique]))
             scores = [f * (e - b) for f, e, b in zip(factors, errors, biases, strict=True)]
             answer: Clique = chooses.unpaid_answer(scores, noise)[0]
             return answer

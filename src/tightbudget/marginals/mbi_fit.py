@@ -12,8 +12,9 @@ import numpy as np
 from tightbudget.errors import CalibrationError, ParameterError
 from tightbudget.marginals.domains import Domain, domains_of
 from tightbudget.marginals.marginal_run import NoisyMarginal
+from tightbudget.marginals.merged_cells import merged_of, merged_shape
 from tightbudget.marginals.rows import Clique
-from tightbudget.marginals.synthesize import MOST_ROWS, checked_size
+from tightbudget.marginals.synthesize import MOST_ROWS, checked_size, whole_counts
 from tightbudget.marginals.tree_model import generator_of
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import positive, positive_count, refuse
@@ -100,7 +101,8 @@ def mbi_model(
     It sees what was released, and costs nothing; a fit can be repeated.
 
     Args:
-        marginals: as :class:`MarginalRun` has measured them.
+        marginals: as :class:`MarginalRun` has measured them. The count of merged cells is split
+            among them by the column's own marginal, and evenly if there is none.
         domains: of the table's columns, as there.
         iterations: steps of mirror descent, rounded up to a multiple of 50.
         megabytes: how large the model may be, as mbi counts it.
@@ -117,7 +119,9 @@ def mbi_model(
     given = tuple(marginals)
     if not given or any(not isinstance(one, NoisyMarginal) for one in given):
         raise refuse("marginals", "be one or more marginals that were measured", marginals)
-    measured = [_measured(i, one, known) for i, one in enumerate(given)]
+    for i, one in enumerate(given):
+        _check(i, one, known)
+    measured = [_measured(one, whole_counts(one, given), known) for one in given]
     needed = megabytes_of(known, [one.columns for one in given])
     if needed > megabytes:
         raise ParameterError(
@@ -216,19 +220,25 @@ def _places(columns: Sequence[str], domains: Mapping[str, Domain]) -> tuple[int,
     return tuple(names.index(name) for name in columns)
 
 
-def _measured(
-    i: int, one: NoisyMarginal, domains: Mapping[str, Domain]
-) -> tuple[tuple[int, ...], FloatArray, float]:
-    """Returns a marginal with its columns in the order of the domains.
+def _check(i: int, one: NoisyMarginal, domains: Mapping[str, Domain]) -> None:
+    """Refuses a marginal of other domains.
 
     Raises:
-        ParameterError: it is none of these domains.
+        ParameterError: it is one.
     """
-    places = _places(one.columns, domains)
-    shape = tuple(domains[name].size for name in one.columns)
+    _places(one.columns, domains)
+    merged = merged_of(one.merged, {name: domains[name] for name in one.columns})
+    shape = merged_shape([domains[name].size for name in one.columns], one.columns, merged)
     if one.counts.shape != shape:
         raise refuse(f"marginals[{i}].counts", f"have the shape {shape}", one.counts.shape)
-    return tuple(sorted(places)), np.transpose(one.counts, np.argsort(places)), one.sigma
+
+
+def _measured(
+    one: NoisyMarginal, counts: FloatArray, domains: Mapping[str, Domain]
+) -> tuple[tuple[int, ...], FloatArray, float]:
+    """Returns a marginal with its columns in the order of the domains."""
+    places = _places(one.columns, domains)
+    return tuple(sorted(places)), np.transpose(counts, np.argsort(places)), one.sigma
 
 
 def _sizes(domains: Mapping[str, Domain]) -> list[int]:

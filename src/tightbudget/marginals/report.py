@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tightbudget import notebook
 from tightbudget.drawing import draw_points
 from tightbudget.errors import ParameterError
 from tightbudget.marginals.domains import Codes, Domain
+from tightbudget.marginals.merged_cells import Merged
 from tightbudget.marginals.rows import Clique
 from tightbudget.numerics.validate import refuse
 from tightbudget.release.release import Receipt
@@ -36,6 +37,8 @@ class MarginalReport:
         receipt: the amounts held, charged and returned.
         distances: of the synthetic rows from each noisy marginal.
         errors: of all one-, two- and three-way marginals, from public rows; empty without them.
+        merged: for each column of which pairs count several cells as one, these cells, as places in
+            its domain.
     """
 
     size: int
@@ -43,10 +46,14 @@ class MarginalReport:
     receipt: Receipt
     distances: Mapping[Clique, float]
     errors: Mapping[Clique, float]
+    merged: Merged = field(default_factory=dict)
 
     def to_markdown(self) -> str:
         """Writes the report in Markdown: the price, and a table of errors by number of columns."""
         lines = [f"Synthetic table: {self.size:,} rows. {self._price()}."]
+        if self.merged:
+            of = ", ".join(f"{len(cells)} of {name}" for name, cells in self.merged.items())
+            lines += ["", f"Rare cells that pairs count as one: {of}."]
         for title, errors in self._parts():
             lines += ["", f"Distance from {title}:", "", f"| {' | '.join(_HEAD)} |"]
             lines += ["| --: | --: | --: | --: | --- |"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -17,6 +17,7 @@ from tightbudget.marginals.calibrate import rho
 from tightbudget.marginals.domains import Domain, domains_of
 from tightbudget.marginals.marginal_run import MOST_CELLS, MarginalRun, NoisyMarginal
 from tightbudget.marginals.measurements import mst
+from tightbudget.marginals.merged_cells import Merged, merged_counts, split_counts
 from tightbudget.marginals.paid_run import DIED_CHOOSING, DIED_MEASURING, Private, paid_run
 from tightbudget.marginals.reach import relation_of
 from tightbudget.marginals.report import MarginalReport, errors_of
@@ -24,13 +25,14 @@ from tightbudget.marginals.rows import Clique
 from tightbudget.marginals.tree_model import (
     Pair,
     generator_of,
-    rare_alike,
+    rare_cells,
     shares_of,
     spanning,
     total_of,
     tree_model,
 )
 from tightbudget.mechanisms.neighbouring import Neighbouring
+from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import count, refuse
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise
@@ -69,6 +71,24 @@ class SyntheticTable:
         """The pairs of columns that were selected."""
         return tuple(one.columns for one in self.marginals if len(one.columns) == 2)
 
+    def counts(self, columns: Iterable[str]) -> FloatArray:
+        """Returns the noisy counts of a marginal, with a place for each cell of its columns.
+
+        Where cells were merged, their count is split among them by the column's own noisy counts;
+        :attr:`NoisyMarginal.counts` has it as it was measured.
+
+        Args:
+            columns: of the marginal, in the order in which it was measured.
+
+        Raises:
+            ParameterError: it was not measured.
+        """
+        wanted = tuple(columns)
+        for one in self.marginals:
+            if one.columns == wanted:
+                return whole_counts(one, self.marginals)
+        raise refuse("columns", "be those of a marginal that was measured", wanted)
+
     def frame(self) -> Any:
         """The synthetic rows as a ``pandas.DataFrame``.
 
@@ -85,11 +105,12 @@ class SyntheticTable:
         """
         found = {}
         for one in self.marginals:
-            shape = one.counts.shape
+            noisy = self.counts(one.columns)
+            shape = noisy.shape
             codes = [self._domains[name].codes(self.columns[name]) for name in one.columns]
             cells = np.ravel_multi_index(tuple(codes), shape)
-            drawn = np.bincount(cells, minlength=one.counts.size).astype(np.float64)
-            both = shares_of(drawn), shares_of(one.counts.ravel())
+            drawn = np.bincount(cells, minlength=noisy.size).astype(np.float64)
+            both = shares_of(drawn), shares_of(noisy.ravel())
             found[one.columns] = float(np.abs(both[0] - both[1]).sum() / 2.0)
         return found
 
@@ -105,7 +126,8 @@ class SyntheticTable:
             ParameterError: the public rows have not all columns, or no row.
         """
         errors = {} if public_rows is None else errors_of(self.columns, public_rows, self._domains)
-        return MarginalReport(self.size, self.rho, self.receipt, self.distances(), errors)
+        merged = {name: cells for one in self.marginals for name, cells in one.merged.items()}
+        return MarginalReport(self.size, self.rho, self.receipt, self.distances(), errors, merged)
 
     def __repr__(self) -> str:
         return (
@@ -135,6 +157,10 @@ def synthesize(
     what lies between their marginal and the product of the one-way ones; measures the selected
     pairs; and draws rows from the tree, in which each column depends on one other. The noise is
     that of the largest rho for which :func:`mst` is (epsilon, delta)-DP.
+
+    Cells of a column whose noisy count is below three sigma are rare. If there are several, pairs
+    count them as one (:attr:`NoisyMarginal.merged`), and rows of it are split among them by the
+    column's own noisy counts.
 
     Guarantee: the result is (epsilon, delta)-DP for one unit's rows added or removed, and for
     one unit replaced if ``relation`` is "replace-one", as :class:`MarginalRun` says. The meter pays
@@ -207,7 +233,9 @@ def synthesize(
                     found += run.measure([(name,) for name in known])
                     paid.keep(found)
                 if found and run.moves:
-                    found += run.measure(_tree(run, known, found))
+                    merged = _rare(found)
+                    tree = _tree(run, known, found, merged)
+                    found += run.measure(tree, merged=merged)
                     paid.keep(found)
             except FileError as error:  # what was measured is paid for, and is in the result
                 ended = str(error)
@@ -221,11 +249,27 @@ def synthesize(
         ended = f"{keep} has not all marginals"
     counts = {one.columns[0]: one.counts for one in ones}
     joint = {(one.columns[0], one.columns[1]): one.counts for one in pairs}
-    sigmas = {one.columns[0]: one.sigma for one in ones}
-    model = tree_model(counts, rare_alike(counts, joint, sigmas))
+    merged = {name: cells for one in pairs for name, cells in one.merged.items()}
+    model = tree_model(counts, joint, merged)
     drawn = min(round(max(0.0, total_of(counts))), MOST_ROWS) if size is None else size
     columns = model.draw(drawn, known, seed)
     return SyntheticTable(columns, tuple(found), paid.receipt, paid.rho, known, ended)
+
+
+def whole_counts(one: NoisyMarginal, others: Iterable[NoisyMarginal]) -> FloatArray:
+    """Returns the counts of a marginal in all cells of its columns.
+
+    Args:
+        one: the marginal.
+        others: marginals, among which those of single columns say how the count of merged cells is
+            split; evenly without them.
+    """
+    shares = {name: np.full(len(cells), 1.0 / len(cells)) for name, cells in one.merged.items()}
+    for single in others:
+        name = single.columns[0]
+        if len(single.columns) == 1 and name in shares and not single.merged:
+            shares[name] = shares_of(single.counts[list(one.merged[name])])
+    return split_counts(one.counts, one.columns, one.merged, shares)
 
 
 def checked_size(size: Any) -> int:
@@ -240,14 +284,23 @@ def checked_size(size: Any) -> int:
     return rows
 
 
+def _rare(ones: Sequence[NoisyMarginal]) -> dict[str, tuple[int, ...]]:
+    """Returns for each column the cells that its noisy marginal shows to be rare."""
+    return rare_cells({one.columns[0]: one.counts for one in ones}, ones[0].sigma)
+
+
 def _tree(
-    run: MarginalRun, known: Mapping[str, Domain], ones: Sequence[NoisyMarginal]
+    run: MarginalRun, known: Mapping[str, Domain], ones: Sequence[NoisyMarginal], merged: Merged
 ) -> list[Pair]:
     """Selects pairs of columns that form a tree."""
-    shares = {one.columns[0]: shares_of(one.counts) for one in ones}
-    total = max(0.0, total_of({one.columns[0]: one.counts for one in ones}))
+    counts = {one.columns[0]: one.counts for one in ones}
+    total = max(0.0, total_of(counts))
+    shares = {name: shares_of(merged_counts(of, (name,), merged)) for name, of in counts.items()}
     chosen: list[Pair] = []
     while ahead := spanning(list(known), chosen):
-        one, other = run.select({(a, b): total * np.outer(shares[a], shares[b]) for a, b in ahead})
+        models: dict[Clique, Any] = {
+            (a, b): total * np.outer(shares[a], shares[b]) for a, b in ahead
+        }
+        one, other = run.select(models, merged=merged)
         chosen.append((one, other))
     return chosen
