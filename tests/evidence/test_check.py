@@ -103,6 +103,25 @@ def test_a_number_between_two_bounds_that_are_apart_is_open() -> None:
     assert "neither proved nor refuted" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("printed", "holds", "words"),
+    [
+        ("1.828", False, "it may be the certified value, rounded down: no bound is below 1.82823"),
+        ("1", False, "it may be the certified value, rounded down: no bound is below 1.82823"),
+        ("1.829", True, "it may be the certified value"),
+        ("2", True, "it may be the certified value"),
+        ("1.82823666651650", None, "it may be the certified value"),  # between the two bounds
+    ],
+)
+def test_a_number_that_was_rounded_down_is_no_bound(
+    printed: str, holds: bool | None, words: str
+) -> None:
+    found = check(STEP * 1000, epsilon=printed, delta=1e-5)
+    assert found.epsilon.lower < 1.8282366665165 < found.epsilon.upper
+    assert (found.verdict, found.holds) == ("agrees", holds)
+    assert found.rows()["verdict"] == f"agrees: {words}"
+
+
 def test_what_is_refuted_has_the_delta_that_proves_it() -> None:
     run = STEP * 1000
     found = check(run, epsilon="1.50", delta="1e-5")

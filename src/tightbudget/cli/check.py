@@ -42,5 +42,5 @@ def check(
         print_answer(found.to_dict(), {"claim": str(file), "rtol": rtol}, watch)
     else:
         print_rows({**found.rows(), "seconds": f"{watch.seconds:.2f}"})
-    if found.holds is False:
+    if found.verdict == "too low":
         raise typer.Exit(REFUTED)

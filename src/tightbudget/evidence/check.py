@@ -97,9 +97,14 @@ class NumberCheck:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the number is an upper bound: True or False if proved, None if not known."""
-        known = {"too low": False, "too high": True, "agrees": True, "open": None}
-        return known[self.verdict]
+        """Whether the decimal as it stands is an upper bound: True or False if proved, else None.
+
+        A number that "agrees" was perhaps rounded down, and then it is none.
+        """
+        value, (lower, upper) = self._number.value, self.epsilon
+        if value is None or value >= upper:
+            return True
+        return False if value < lower else None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values: the verdict, the number, its bounds and the readings."""
@@ -142,6 +147,8 @@ class NumberCheck:
             return f"epsilon is at least {lower}, which is proved"
         if self.verdict == "too high":
             return f"it holds, and so does {upper}"
+        if self.verdict == "agrees" and self.holds is False:
+            return f"it may be the certified value, rounded down: no bound is below {lower}"
         if self.verdict == "agrees":
             return "it may be the certified value"
         return f"neither proved nor refuted: the two bounds are apart ({self.epsilon.apart})"
