@@ -63,7 +63,9 @@ def test_a_run_has_both_bounds_and_what_it_is() -> None:
     assert found["epsilon at delta = 1e-05, nats"] == f"{run.epsilon(1e-5)}, certified"
     assert found["epsilon at delta = 1e-09, nats"] == f"{run.epsilon(1e-9)}, certified"
     assert found["mechanisms"] == "Gaussian(sigma=1.0).subsampled(0.01), 1,000 times"
-    assert found["neighbouring data sets"] == "add-or-remove (declared)"
+    assert found["neighbouring data sets"] == (
+        "add-or-remove: one has one record more than the other (declared)"
+    )
     assert tb.__version__ in found["versions"]
 
 
@@ -271,9 +273,12 @@ def test_a_plan_is_declared_for_its_neighbours(ledger: Any) -> None:
     ledger.open_budget("plan", kind="plan", plan=STEP * 10 + tb.Gaussian(9.0), delta=1e-5)
     ledger.open_budget("all", kind="plan", plan=tb.Laplace(3.0) * 2, delta=1e-9)
     field = "neighbouring data sets"
-    declared = f"{tb.Neighbouring.ADD_OR_REMOVE.value} (declared)"
+    declared = "add-or-remove: one has one record more than the other (declared)"
     assert known(statement_of_budget(ledger, "plan"))[field] == declared
     assert known(statement_of_budget(ledger, "plan", neighbours="by day"))[field] == "said: by day"
+    for relation in tb.Neighbouring:
+        run = tb.Gaussian(9.0, relation=relation)
+        assert known(statement_of_run(run, delta=1e-5))[field].startswith(f"{relation.value}: one ")
     assert known(statement_of_budget(ledger, "all"))[field] == NOT_KNOWN
     assert known(statement_of_budget(ledger, "ada"))[field] == NOT_KNOWN
 

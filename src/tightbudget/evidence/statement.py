@@ -23,6 +23,7 @@ from tightbudget.errors import ExtraError, LedgerCorruptError, ParameterError, P
 from tightbudget.evidence.loaders import NOT_KNOWN, assumed_of
 from tightbudget.evidence.registry import record, to_yaml
 from tightbudget.mechanisms.composition import Composable
+from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.validate import open_probability, refuse
 
@@ -57,6 +58,12 @@ HEADINGS = (
     "Utility and bias",
     "Data collection exposure",
 )
+
+_NEIGHBOURS = {
+    Neighbouring.ADD_OR_REMOVE: "one has one record more than the other",
+    Neighbouring.REPLACE_ONE: "one record of the one is another record in the other",
+    Neighbouring.ZERO_OUT: "one record of the one is an empty place in the other",
+}
 
 Row = tuple[str, str]
 
@@ -287,7 +294,7 @@ def neighbours_of(run: Composable) -> list[Row]:
     relation = next((m.relation for m, _ in run.parts if m.relation is not None), None)
     if relation is None:
         return []
-    return [(SAID["neighbours"][1], f"{relation.value} (declared)")]
+    return [(SAID["neighbours"][1], f"{relation.value}: {_NEIGHBOURS[relation]} (declared)")]
 
 
 def certified_at(run: Composable, delta: float) -> str:
