@@ -339,14 +339,11 @@ class IbisSource:
                 table.group_by(list(by)).aggregate(**asked) if by else table.aggregate(**asked)
             )
             found = self._columns(_listed(grouped, by, keys) if by else grouped)
-            numbers = [
-                dict(zip(asked, row, strict=True))
-                for row in zip(*(found[name] for name in asked), strict=True)
-            ]
-            if integers or all(map(sums.exact, numbers)):
+            numbers = {name: found[name] for name in asked}
+            if integers or sums.exact(numbers):
                 break
         named = _keys(found, by) if by else [()]
-        return dict(zip(named, map(sums.answers, numbers), strict=True))
+        return dict(zip(named, sums.answers(numbers), strict=True))
 
     # ------------------------------------------------------------------ which rows count
 

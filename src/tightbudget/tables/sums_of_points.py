@@ -103,43 +103,55 @@ class SumsOfPoints:
                 sums[f"{OWN}s{i}_{j}"] = (part.cast("int64") if integers else part).sum()
         return {**sums, ROWS: table.count()}
 
-    def exact(self, rows: Mapping[str, Any]) -> bool:
+    def exact(self, found: Mapping[str, Sequence[Any]]) -> bool:
         """Whether no sum of doubles was rounded: no partial sum can have been beyond 2^53.
 
         NaN means that an engine takes a column for one without NaN, say by statistics of files.
-        """
-        most = max((min(bits, _PART) for _, _, bits, _ in self._numbers()), default=0)
-        # guard: sums-within-doubles
-        within = int(rows[ROWS] or 0) <= 2 ** (DOUBLES - most)
-        return within and all(value is None or math.isfinite(value) for value in rows.values())
-
-    def answers(self, found: Mapping[str, Any]) -> list[int]:
-        """Puts the parts together, exactly, and returns the sum of each column.
 
         Args:
-            found: the numbers of :meth:`asked`.
+            found: the numbers of :meth:`asked`, each with its values in all groups.
         """
-        rows, whole = int(found[ROWS] or 0), {}
+        most = max((min(bits, _PART) for _, _, bits, _ in self._numbers()), default=0)
+        rows = max(_integers(found[ROWS]), default=0)
+        within = rows <= 2 ** (DOUBLES - most)  # guard: sums-within-doubles
+        return within and all(
+            value is None or math.isfinite(value) for values in found.values() for value in values
+        )
+
+    def answers(self, found: Mapping[str, Sequence[Any]]) -> list[list[int]]:
+        """Puts the parts together, exactly, and returns for each group the sum of each column.
+
+        Args:
+            found: the numbers of :meth:`asked`, each with its values in all groups.
+        """
+        rows, whole = _integers(found[ROWS]), dict[Any, list[int]]()
         for i, (grid, power, bits, _) in enumerate(self._numbers()):
-            whole[grid, power] = sum(
-                int(found[f"{OWN}s{i}_{j}"] or 0) << (_PART * j) for j in range(_parts(bits))
-            )
-        answers = []
+            totals = _integers(found[f"{OWN}s{i}_0"])
+            for j in range(1, _parts(bits)):
+                parts = _integers(found[f"{OWN}s{i}_{j}"])
+                totals = [t + (p << (_PART * j)) for t, p in zip(totals, parts, strict=True)]
+            whole[grid, power] = totals
+        answers, grids = list[list[int]](), self.grids
         for column in self.columns:
             if column.column is None:
                 answers.append(rows)
                 continue
-            grid, origin = _grid(column), column.origin
-            from_low, low = whole[grid, 1], column.low
+            grid, apart = _grid(column), column.low - column.origin
+            from_low = whole[grid, 1]
             if column.power == 1:
-                answers.append(from_low + rows * (low - origin))
+                answers.append([t + n * apart for t, n in zip(from_low, rows, strict=True)])
                 continue
             # (p - c)^2 = (p - o)^2 + 2 (o - c) (p - o) + (o - c)^2, and p - o = (p - low) + low - o
-            square = next(c for c in self.grids[grid] if c.power == 2).origin
-            apart = square - origin
-            from_square = from_low + rows * (low - square)
-            answers.append(whole[grid, 2] + 2 * apart * from_square + rows * apart**2)
-        return answers
+            square = next(c for c in grids[grid] if c.power == 2).origin
+            apart, low = square - column.origin, column.low - square
+            sums = zip(whole[grid, 2], from_low, rows, strict=True)
+            answers.append([s + 2 * apart * (t + n * low) + n * apart**2 for s, t, n in sums])
+        return [list(group) for group in zip(*answers, strict=True)]
+
+
+def _integers(values: Sequence[Any]) -> list[int]:
+    """Returns sums as integers; a sum over no rows is 0."""
+    return [int(value or 0) for value in values]
 
 
 def _grid(column: OnGrid) -> Any:
