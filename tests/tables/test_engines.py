@@ -419,6 +419,19 @@ def test_rows_that_nobody_holds_still_are_not_called_still(tmp_path: Path) -> No
     assert not opened(unsteady(), {}).still
 
 
+def test_entries_of_units_are_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    queries, ask = list[str](), IbisSource._columns
+
+    def told(self: IbisSource, query: Any) -> dict[str, list[Any]]:
+        queries.append(str(self.connection.compile(query)))
+        return ask(self, query)
+
+    monkeypatch.setattr(IbisSource, "_columns", told)
+    source = opened(engines.parquet(ROWS[:5], tmp_path / "rows", 1) / "0.parquet", {})
+    source.sums(Contribution(unit="unit", rows=1, groups=1), [OnGrid(column="x", high=9)])
+    assert [query.count("GROUP BY") for query in queries] == [1]
+
+
 MUTATIONS = [
     Without(
         "rows of a table of the user's are read twice",

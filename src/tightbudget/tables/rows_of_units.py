@@ -83,7 +83,8 @@ def _split(table: Any, counted: Any, unit: str, most: int) -> tuple[Any, Any]:
     known = counted.filter(counted[unit].notnull())
     numbers = known.group_by(unit).aggregate(tightbudget_entries=known.count())
     beyond = numbers.filter(numbers.tightbudget_entries > most).select(unit)
-    return table.anti_join(beyond, unit), table.semi_join(beyond, unit)
+    # a view of what is used twice makes Ibis name it, so that DuckDB counts entries once
+    return table.anti_join(beyond, unit), table.semi_join(beyond.view(), unit)
 
 
 def hashed(salt: str, texts: Sequence[Any]) -> Any:
