@@ -8,8 +8,8 @@ Rows are made by DuckDB and written as Parquet: riders, fares, minutes, zones an
 Each question is asked in a process of its own: what DuckDB computes without privacy, and the whole
 release, in turns, so that a busy moment of the machine falls on both. Ratios are those of CPU
 seconds, pair by pair. Memory is the peak of the process during one answer. Where a rider is the
-unit, DuckDB is also asked to bound the rows of a rider by itself, in the plainest way: a window in
-random order.
+unit, DuckDB is also asked to count the rows of each rider, and to bound the rows of a rider by
+itself, in the plainest way: a window in random order.
 
 With ``--peers`` the interpreter of an environment that has ``opendp[polars]`` and ``pipeline-dp``,
 both answer questions about 10^6 of the rows, with the bounds that we have. With ``--out`` the
@@ -85,6 +85,8 @@ PLAIN = {
     "a sum for each zone": "SELECT zone, sum(fare) FROM {source} GROUP BY zone",
 }
 PLAIN["1,000 questions, sparse vector"] = PLAIN["1,000 counts"]
+# the rows of each rider, without which no bound on them can be kept
+GROUPED = "SELECT count(*) FROM (SELECT rider, count(*) FROM {source} GROUP BY rider)"
 # a rider's rows in random order, of which the first few count
 BOUNDED = (
     "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY rider ORDER BY luck) AS place FROM "
@@ -154,6 +156,7 @@ def _beside(path: Path, rows: int, question: str, unit: bool, runs: int, memory:
         "plain": lambda: connection.execute(PLAIN[question].format(source=source)).fetchall()
     }
     if unit:
+        asked["grouped"] = lambda: connection.execute(GROUPED.format(source=source)).fetchall()
         bounded = PLAIN[question].format(source=BOUNDED.format(source=source))
         asked["bounded"] = lambda: connection.execute(bounded).fetchall()
     asked["ours"] = lambda: ours(question, rows).release(table, meter=tb.OutputDPFilter(10))
