@@ -67,7 +67,7 @@ OBJECTS: list[Any] = [
     *(2**53 + 1, float(2**53), 2**63, 2**64, 1e308, Decimal("1e400"), Decimal("1e600"), 10**5000),
     *("a", Text("a"), np.str_("a"), b"a", np.bytes_(b"a"), "1", "", "\ud800", "|", "%"),
     *((1, "x"), (True, "x"), (1.0, np.str_("x")), (None, 0), ("row", 0), (), ((1,),), (Odd("eq"),)),
-    *(None, float("nan"), Decimal("nan"), Decimal("sNaN"), pd.NaT, pd.NA, np.datetime64("NaT")),
+    *(None, float("nan"), Decimal("nan"), Decimal("sNaN"), pd.NaT, pd.NA, np.datetime64("NaT", "s")),
     *(np.ma.masked, np.datetime64("2020-01-01"), pd.Timestamp("2020-01-01"), float("inf"), 1j),
     *(datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), datetime.datetime.max),
     *(datetime.datetime(2020, 1, 1, fold=1), datetime.datetime(2020, 1, 1, tzinfo=UTC)),
