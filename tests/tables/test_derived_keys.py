@@ -70,7 +70,9 @@ def as_dates(days: list[Any], kind: str) -> Any:
     """The days as arrays of a type of NumPy, or of objects."""
     if kind == "object":
         return np.array([*days, "2026-01-01", 3], dtype=object)
-    return np.array([np.datetime64("NaT") if d is None else d for d in days], dtype=f"M8[{kind}]")
+    return np.array(
+        [np.datetime64("NaT", kind) if d is None else d for d in days], dtype=f"M8[{kind}]"
+    )
 
 
 @pytest.mark.parametrize("kind", ["D", "s", "ms", "us", "ns", "h", "object"])

@@ -346,7 +346,7 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
     hidden = np.ma.getmaskarray(array)
     kind, values = array.dtype.kind, np.array(array.data)
     if kind in "fc" or kind == "M":
-        values[hidden] = np.nan if kind in "fc" else np.datetime64("NaT")
+        values[hidden] = np.nan if kind in "fc" else np.array("NaT", values.dtype)
         return values
     values = values.astype(object)
     values[hidden] = None
