@@ -71,7 +71,8 @@ def as_dates(days: list[Any], kind: str) -> Any:
     if kind == "object":
         return np.array([*days, "2026-01-01", 3], dtype=object)
     return np.array(
-        [np.datetime64("NaT", kind) if d is None else d for d in days], dtype=f"M8[{kind}]"
+        [np.array("NaT", f"M8[{kind}]")[()] if d is None else d for d in days],
+        dtype=f"M8[{kind}]",
     )
 
 
