@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.mechanisms.test_shuffled import below, delta_of_two
 
 import tightbudget as tb
 from tightbudget import privacy_buckets as classic
-from tightbudget.mechanisms import shuffled
+from tightbudget.mechanisms import shuffled, shuffled_above
 
 
 def two_batches_show_at_least_the_lower_bound() -> bool:
@@ -59,7 +60,44 @@ def the_sum_of_all_batches_tells_no_more_than_the_batches() -> bool:
     return whole.epsilon(1e-5).lower <= (tb.Gaussian(5.0).allocated(100) * 100).epsilon(1e-5).upper
 
 
+def a_hidden_record_shows_what_the_theorem_says(least: float = 1e-9) -> bool:
+    """Of 9 batches, each other one shows an empty place with probability 1/2."""
+    base, fall = tb.Gaussian(2.0), math.log(2.0)
+    shuffled_above._Average.of.cache_clear()
+    pair = base.pair(tb.mechanisms.Direction.REMOVE)
+    found = shuffled_above._Hidden.of(pair, 9, fall, least)
+    upper = found.delta(np.zeros(1), shuffled_above._delta(pair, np.zeros(1)))[0]
+    changed = 8 * 0.5 * base.delta(fall).lower
+    hidden = (
+        math.comb(8, j) / 2**8 * (base.allocated(j + 1) * 1).delta(0.0).lower for j in range(9)
+    )
+    return bool(upper >= (math.fsum(hidden) + 2 * changed) * (1 - 1e-9))
+
+
 MUTATIONS = [
+    Without(
+        "other records change nothing",
+        {"change-of-all-batches": "each = 0.0"},
+        a_hidden_record_shows_what_the_theorem_says,
+    ),
+    Without(
+        "other records show an empty place more often",
+        {"chance-of-a-clone-rounded-down": "kappa = Fraction(9, 10)"},
+        a_hidden_record_shows_what_the_theorem_says,
+    ),
+    Without(
+        "what others change is in one of both data sets alone",
+        {"changed-on-both-sides": "whole = self.changed + 0.0 * epsilons"},
+        a_hidden_record_shows_what_the_theorem_says,
+    ),
+    Without(
+        "fewer empty places than are listed never occur",
+        {
+            "fewer-hidden-than-listed": "at_least = [binomial_tails(8, kappa, j - 1)[1]"
+            " for j in (hidden[0], *hidden)]"
+        },
+        lambda: a_hidden_record_shows_what_the_theorem_says(0.4),
+    ),
     Without(
         "a zeroed record leaves the mark of the records beside it",
         {"zeroed-record-leaves-its-mark": "present, zeroed = masses(2.0 * m), masses(0.0)"},

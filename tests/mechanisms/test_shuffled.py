@@ -19,6 +19,7 @@ from tests.balls import ball, contains, mass
 
 import tightbudget as tb
 from tightbudget.mechanisms.shuffled import LargestSum, cell_masses
+from tightbudget.mechanisms.shuffled_above import above_shuffled
 from tightbudget.output_dp.pricing import PlanRule, RenyiRule
 
 DIRECTIONS = tuple(tb.mechanisms.Direction)
@@ -179,9 +180,9 @@ def test_two_batches_are_between_the_two_ends(sigma: float, epsilon: float) -> N
         # delta = 1e-5; the lower ends by one threshold on the largest coordinate, in 50 digits
         (0.4, 10_000, 13.20669, 13.20671),
         (0.5, 1_000, 9.99663, 9.99726),
-        (0.7, 1_000, 6.5286, 6.6525),
-        (1.0, 1_000, 2.8821, 4.3772),
-        (2.0, 100, 0.4837, 1.9931),
+        (0.7, 1_000, 6.5286, 6.6531),
+        (1.0, 1_000, 2.8821, 3.6807),
+        (2.0, 100, 0.4837, 0.9408),
     ],
 )
 def test_both_ends_of_an_epoch(sigma: float, steps: int, lower: float, upper: float) -> None:
@@ -191,11 +192,12 @@ def test_both_ends_of_an_epoch(sigma: float, steps: int, lower: float, upper: fl
 
 
 @pytest.mark.parametrize("epochs", [1, 10])
-@pytest.mark.parametrize(("sigma", "steps"), [(0.5, 1000), (1.0, 10**6), (20.0, 30)])
+@pytest.mark.parametrize(("sigma", "steps"), [(0.5, 1000), (3.0, 1000), (20.0, 30)])
 def test_each_end_is_that_of_its_pair(sigma: float, steps: int, epochs: int) -> None:
     epoch = tb.Gaussian(sigma).shuffled(steps)
     found = (epoch * epochs).epsilon(1e-6)
-    assert found.upper == (tb.Gaussian(sigma) * epochs).epsilon(1e-6).upper
+    above = above_shuffled(tb.Gaussian(sigma), steps) or tb.Gaussian(sigma)
+    assert found.upper == (above * epochs).epsilon(1e-6).upper
     attained = epoch.instance_of_runs(epochs)
     assert attained is not None
     assert found.lower == (attained * 1).epsilon(1e-6).lower
@@ -316,10 +318,11 @@ def test_noise_is_calibrated_by_the_upper_end(make: Callable[[float], tb.Composi
     assert found.epsilon.lower < found.epsilon.upper <= 1.0
 
 
-def test_noise_for_a_shuffle_is_that_of_one_release_an_epoch() -> None:
+@pytest.mark.slow
+def test_noise_for_a_shuffle_is_a_third_of_that_of_one_release_an_epoch() -> None:
     shuffled = tb.calibrate(lambda x: tb.Gaussian(x).shuffled(100) * 3, epsilon=1.0, delta=1e-5)
     released = tb.calibrate(lambda x: tb.Gaussian(x) * 3, epsilon=1.0, delta=1e-5)
-    assert shuffled.value == pytest.approx(released.value, rel=2e-5)
+    assert 0.3 * released.value < shuffled.value < 0.35 * released.value
 
 
 @TWO_ENDS

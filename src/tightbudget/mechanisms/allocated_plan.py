@@ -227,10 +227,10 @@ def planned(
     few = picture.x.size <= _FEW and picture.zero == 0.0
     origin = float(picture.x[0]) * (1.0 - MARGIN) if few else 0.0
     if few and high > low:
-        unit = (high - origin) / (1 if picture.x.size == 2 else _SHORT << finer)
+        unit = (high - origin) / (1 if picture.x.size == 2 else int(_SHORT * 2.0**finer))
     else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
-        unit = min(share * deviation, length / (_SHORT << finer))
+        unit = min(share * deviation, length / (int(_SHORT * 2.0**finer)))
         if picture.zero > 0.0:  # arrays go down to 0
             unit = max(unit, mean / _LONGEST)
         # a power of two: places are exact; one ratio alone has no width to resolve
@@ -246,7 +246,7 @@ def planned(
         deviation / unit,
         share,
         relative,
-        short=_SHORT << finer,
+        short=int(_SHORT * 2.0**finer),
     )
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 

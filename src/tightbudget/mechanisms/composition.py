@@ -146,7 +146,7 @@ class Composable(Questions):
         return self._worst_of_order(math.inf)
 
     def _worst_of_order(self, order: float) -> Composition | None:
-        """The worst pair for this order in place of each strategic mechanism; None without one."""
+        """All parts, or what bounds this order in place of them; None where each part stays."""
         worst = [mechanism.worst_of_order(order) for mechanism, _ in self.parts]
         if all(mechanism is None for mechanism in worst):
             return None
@@ -345,7 +345,10 @@ class Mechanism(Composable):
         return self.apart
 
     def worst_of_order(self, order: float) -> Mechanism | None:
-        """The worst of a strategic mechanism's pairs for Renyi divergences of an order, else None.
+        """A mechanism whose Renyi divergences of an order bound this one's; None for itself.
+
+        A strategic mechanism has a worst pair for each order. A pair that counts a small mass as a
+        certain loss has none that is finite, and another one may have.
 
         Args:
             order: > 1; inf is allowed.

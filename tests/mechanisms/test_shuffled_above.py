@@ -1,0 +1,216 @@
+"""The upper bound of shuffled batches: no data set that can be computed shows more."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import tightbudget as tb
+from tightbudget.mechanisms import Direction, shuffled_above
+from tightbudget.mechanisms.shuffled_above import _Average, _delta, _Hidden, above_shuffled
+
+Array = NDArray[np.float64]
+
+
+# ------------------------------------------------------------------------------- data sets
+
+
+def deltas_of(sigma: float, others: Sequence[float], epsilons: Sequence[float]) -> list[float]:
+    """Delta of one epoch of batches of one record each, by sums over a lattice of outputs.
+
+    The record is 1, or zeroed; the others are numbers in [-1, 1].
+    """
+    number = {1: 401, 2: 101}[len(others)]
+    x, h = np.linspace(-1 - 7 * sigma, 1 + 7 * sigma, number, retstep=True)
+    one = {mean: stats.norm.pdf(x, mean, sigma) * h for mean in (1.0, 0.0, *others)}
+
+    def law(first: float) -> Array:
+        orders = list(itertools.permutations((first, *others)))
+        whole = sum(math.prod(np.ix_(*(one[mean] for mean in order))) for order in orders)
+        return np.asarray(whole) / len(orders)
+
+    p, q = law(1.0), law(0.0)
+    return [
+        max(float(np.maximum(a - math.exp(e) * b, 0.0).sum()) for a, b in ((p, q), (q, p)))
+        for e in epsilons
+    ]
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0, 8.0, 20.0, 60.0])
+@pytest.mark.parametrize(
+    "others", [(-1.0,), (0.0,), (1.0,), (0.37,), (-1.0, -1.0), (1.0, -1.0), (0.2, -0.6)]
+)
+def test_no_data_set_of_two_or_three_batches_shows_more(
+    sigma: float, others: tuple[float, ...]
+) -> None:
+    epsilons = [share / sigma for share in (0.0, 0.1, 0.3, 0.7, 1.5)]
+    truths = deltas_of(sigma, others, epsilons)
+    epoch = tb.Gaussian(sigma).shuffled(len(others) + 1)
+    for epsilon, truth in zip(epsilons, truths, strict=True):
+        assert truth <= epoch.delta(epsilon).upper * (1 + 1e-9)
+    if sigma == 60.0:  # and the bound is close where noise hides all records
+        assert epoch.delta(0.0).upper <= 1.04 * truths[0]
+
+
+def log_mean_ratio(z: Array, there: float, zeroed: float) -> Array:
+    """ln of the density with the record over that without it, where all others have noise alone."""
+    each = [shift * z - shift**2 / 2 for shift in (there, zeroed)]
+    tops = [x.max(axis=1, keepdims=True) for x in each]
+    means = [
+        np.log(np.exp(x - top).mean(axis=1)) + top[:, 0] for x, top in zip(each, tops, strict=True)
+    ]
+    return np.asarray(means[0] - means[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize(("sigma", "steps"), [(2.0, 200), (1.0, 1000), (0.8, 4000)])
+def test_drawn_outputs_show_no_more(sigma: float, steps: int, other: float) -> None:
+    rng = np.random.default_rng(steps)
+    number, there, zeroed = 2 * 10**6 // steps, (1.0 - other) / sigma, -other / sigma
+    noise = rng.normal(size=(number, steps))
+    scale = math.sqrt(math.expm1(min(1.0, sigma**-2)) / steps)
+    epoch = tb.Gaussian(sigma).shuffled(steps)
+    losses = []
+    for mean, sign in ((there, 1.0), (zeroed, -1.0)):
+        outputs = noise.copy()
+        outputs[:, 0] += mean
+        losses.append(sign * log_mean_ratio(outputs, there, zeroed))
+    for epsilon in (0.0, 0.5 * scale, scale, 2 * scale):
+        for loss in losses:
+            gains = np.maximum(-np.expm1(epsilon - loss), 0.0)
+            certainly = gains.mean() - 5 * gains.std() / math.sqrt(number)
+            assert certainly <= epoch.delta(epsilon).upper
+
+
+# ------------------------------------------------------------------------------ the theorem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clones", [0.3, 5.0, 60.0])
+@pytest.mark.parametrize(("sigma", "steps"), [(2.0, 40), (1.0, 3000), (5.0, 17), (3.3, 2823)])
+def test_each_delta_is_that_of_the_theorem(sigma: float, steps: int, clones: float) -> None:
+    """Against the theorem's formula, with the library's own bounds of random allocation."""
+    base, fall = tb.Gaussian(sigma), math.log(max(steps / clones, 1.2))
+    pair = base.pair(Direction.REMOVE)
+    found = _Hidden.of(pair, steps, fall, 1e-9)
+    with mpmath.workdps(40):
+        m, x = 1 / mpmath.mpf(sigma), mpmath.mpf(fall)
+        one = mpmath.ncdf(m / 2 - x / m) - mpmath.exp(x) * mpmath.ncdf(-m / 2 - x / m)
+        changed = (steps - 1) * mpmath.exp(-x) * one
+        assert changed <= found.changed <= changed * (1 + 1e-6)
+    chances = stats.binom.pmf(np.arange(steps), steps - 1, math.exp(-fall))
+    likely = [j for j in range(1, steps + 1) if chances[j - 1] > 1e-3]
+    epsilons = np.array([0.0, 0.3, 1.0]) / sigma / math.sqrt(likely[0])
+    upper = found.delta(epsilons, _delta(pair, epsilons))
+    for epsilon, most in zip(epsilons.tolist(), upper.tolist(), strict=True):
+        # allocation to more steps shows less: few of all numbers say from where the sum comes
+        some = sorted({*likely[:: max(1, len(likely) // 6)], likely[-1]})
+        exact = {j: (base.allocated(j) * 1).delta(epsilon, rtol=1e-3) for j in some}
+        least = most_of = found.changed * (1 + math.exp(epsilon))
+        for j in likely:
+            later = min(i for i in some if i >= j)
+            earlier = max(i for i in some if i <= j)
+            least += float(chances[j - 1]) * exact[later].lower
+            most_of += float(chances[j - 1]) * exact[earlier].upper
+        assert least * (1 - 1e-6) <= most
+        assert most <= 1.25 * most_of + 1e-3
+
+
+@pytest.mark.parametrize("steps", [2, 7, 100, 10**4])
+@pytest.mark.parametrize("sigma", [0.7, 2.0, 10.0])
+def test_averages_are_above_random_allocation(sigma: float, steps: int) -> None:
+    base = tb.Gaussian(sigma)
+    average = _Average.of(base.pair(Direction.REMOVE), steps)
+    epsilons = np.array([0.0, 0.2, 1.0, 3.0]) * math.sqrt(math.expm1(sigma**-2) / steps)
+    found = average.delta(epsilons)
+    for epsilon, upper in zip(epsilons.tolist(), found.tolist(), strict=True):
+        exact = (base.allocated(steps) * 1).delta(epsilon)
+        assert exact.lower <= upper <= exact.upper * (1 + 1e-2)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 10.0, 1e4])
+def test_one_run_of_the_base_is_known_at_all_epsilons_together(sigma: float) -> None:
+    pair = tb.Gaussian(sigma).pair(Direction.REMOVE)
+    m = 1 / sigma
+    epsilons = np.append(0.0, np.geomspace(1e-3 * m, m * m / 2 + 15 * m, 40))
+    for epsilon, upper in zip(epsilons.tolist(), _delta(pair, epsilons).tolist(), strict=True):
+        with mpmath.workdps(40):
+            x, y = mpmath.mpf(m) / 2, mpmath.mpf(epsilon) / mpmath.mpf(m)
+            truth = mpmath.ncdf(x - y) - mpmath.exp(mpmath.mpf(epsilon)) * mpmath.ncdf(-x - y)
+            assert truth <= upper <= truth * (1 + 1e-6)
+
+
+# ------------------------------------------------------------------------------ what comes out
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "epochs", "least", "most"),
+    [
+        # delta = 1e-5: the lower bound, and the upper one; alone a permutation that is told has
+        # 17.86, 9.776, 17.86, 7.511 and 1.993
+        (1.0, 1000, 10, 4.472, 6.379),
+        (3.3, 2823, 42, 0.1150, 0.2794),
+        (10.0, 10**5, 1000, 0.02721, 0.0393),
+        (2.0, 1000, 10, 0.1579, 0.6509),
+        (20.0, 3, 100, 1.084, 1.199),
+    ],
+)
+def test_known_intervals(sigma: float, steps: int, epochs: int, least: float, most: float) -> None:
+    found = (tb.Gaussian(sigma).shuffled(steps) * epochs).epsilon(1e-5)
+    assert found.lower == pytest.approx(least, rel=1e-3)
+    assert found.upper == pytest.approx(most, rel=1e-2)
+
+
+@pytest.mark.parametrize("epochs", [1, 30])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
+@pytest.mark.parametrize(("sigma", "steps"), [(0.3, 10**9), (0.6, 1000), (1.0, 100), (4.0, 10)])
+def test_no_upper_bound_is_above_that_of_a_permutation_that_is_told(
+    sigma: float, steps: int, epochs: int, delta: float
+) -> None:
+    found = (tb.Gaussian(sigma).shuffled(steps) * epochs).epsilon(delta)
+    assert found.upper <= (tb.Gaussian(sigma) * epochs).epsilon(delta).upper * (1 + 5e-3)
+
+
+def test_more_batches_hide_more() -> None:
+    uppers = [
+        (tb.Gaussian(2.0).shuffled(steps) * 5).epsilon(1e-6).upper
+        for steps in (2, 10, 100, 1000, 10**4, 10**6)
+    ]
+    assert uppers == sorted(uppers, reverse=True)
+    assert uppers[-1] < uppers[0] / 50
+
+
+def test_clones_that_are_too_rare_make_no_curve() -> None:
+    assert above_shuffled(tb.Gaussian(0.5), 1000) is None
+    assert above_shuffled(tb.Gaussian(0.01), 10**9) is None
+    curve = above_shuffled(tb.Gaussian(2.0), 1000)
+    assert curve is not None
+    assert len(np.asarray(curve.epsilons)) < 500
+
+
+def test_a_sample_of_a_shuffle_is_hidden_too() -> None:
+    sampled = (tb.Gaussian(1.0).shuffled(1000).subsampled(0.1) * 10).epsilon(1e-5)
+    told = (tb.Gaussian(1.0).subsampled(0.1) * 10).epsilon(1e-5)
+    assert sampled.lower < sampled.upper < 0.7 * told.upper
+
+
+def test_divergences_are_those_of_one_run_an_epoch() -> None:
+    run = tb.Gaussian(2.0).shuffled(100) * 3
+    found = run.renyi(4.0)
+    assert found.upper == (tb.Gaussian(2.0) * 3).renyi(4.0).upper
+    assert 0.0 < found.lower < found.upper
+
+
+def test_the_numbers_of_averages_ascend() -> None:
+    numbers = shuffled_above._NUMBERS
+    assert list(numbers) == sorted(set(numbers))
+    assert numbers[0] == 1
+    assert numbers[-1] <= 10**8
