@@ -14,7 +14,17 @@ from scipy import stats
 
 import tightbudget as tb
 from tightbudget.mechanisms import Direction, shuffled_above
-from tightbudget.mechanisms.shuffled_above import _Average, _delta, _Hidden, above_shuffled
+from tightbudget.mechanisms.shuffled_above import (
+    _Average,
+    _change,
+    _delta,
+    _Hidden,
+    _sums,
+    above_shuffled,
+)
+from tightbudget.numerics.enclosure import exact
+from tightbudget.pairs.atomic import AtomicPair
+from tightbudget.pairs.pair import Atoms
 
 Array = NDArray[np.float64]
 
@@ -146,6 +156,78 @@ def test_one_run_of_the_base_is_known_at_all_epsilons_together(sigma: float) -> 
             x, y = mpmath.mpf(m) / 2, mpmath.mpf(epsilon) / mpmath.mpf(m)
             truth = mpmath.ncdf(x - y) - mpmath.exp(mpmath.mpf(epsilon)) * mpmath.ncdf(-x - y)
             assert truth <= upper <= truth * (1 + 1e-6)
+
+
+# -------------------------------------------------------------------------------- rounding
+
+
+@pytest.mark.parametrize("fall", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize(("sigma", "steps"), [(1.0, 2), (1.0, 1000), (0.7, 10**9)])
+def test_what_other_records_change_is_not_below_it(sigma: float, steps: int, fall: float) -> None:
+    found = _change(tb.Gaussian(sigma).pair(Direction.REMOVE), steps, fall)
+    with mpmath.workdps(40):
+        m, x = 1 / mpmath.mpf(sigma), mpmath.mpf(fall)
+        one = mpmath.ncdf(m / 2 - x / m) - mpmath.exp(x) * mpmath.ncdf(-m / 2 - x / m)
+        truth = (steps - 1) * mpmath.exp(-x) * one
+        assert truth <= found <= truth * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fall", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("steps", [2, 3, 9])
+def test_no_number_of_hidden_batches_is_too_unlikely(steps: int, fall: float) -> None:
+    """Fewer hidden batches show more: each tail of the chances is at least the exact one."""
+    found = _Hidden.of(tb.Gaussian(2.0).pair(Direction.REMOVE), steps, fall, 1e-9)
+    with mpmath.workdps(40):
+        kappa, n = mpmath.exp(-mpmath.mpf(fall)), steps - 1
+        truths = [mpmath.binomial(n, j) * kappa**j * (1 - kappa) ** (n - j) for j in range(n + 1)]
+        # 1, which stands for fewer than are listed, and then each number up to the last one
+        most = len(found.chances) - 1
+        for number in range(1, most):
+            listed = mpmath.fsum(mpmath.mpf(c) for c in found.chances[: number + 1])
+            assert mpmath.fsum(truths[:number]) <= listed <= 1
+        for number, chance in enumerate(found.chances[1:-1]):
+            assert truths[number] <= chance * (1 + mpmath.mpf(10) ** -14)
+
+
+def test_sums_over_outputs_are_rounded_apart() -> None:
+    p = np.array([0.1, 0.3, 0.2, 1e-17, 0.1])
+    losses = np.array([0.7, -0.2, 1.3, 5.0, 0.1])
+    q = p * np.exp(-losses)
+    pair = AtomicPair(
+        Atoms(exact(p), exact(q), losses - 1e-3, losses), only_p=exact(np.array([1e-9]))
+    )
+    falls, more, less, certain = _sums(pair)
+    assert certain == 1e-9
+    assert falls.tolist() == [-5.0, -1.3, -0.7, -0.1, 0.2]
+    order = np.argsort(-losses)
+    with mpmath.workdps(40):
+        for n in range(len(p) + 1):
+            some = [(mpmath.mpf(p[i]), mpmath.mpf(losses[i])) for i in order[:n].tolist()]
+            whole = mpmath.fsum(a for a, _ in some)
+            other = mpmath.fsum(a * mpmath.exp(-x) for a, x in some)
+            assert whole <= more[n] <= whole * (1 + 1e-13)
+            assert other * (1 - mpmath.mpf(10) ** -13) <= less[n] <= other
+
+
+def test_deltas_of_averages_and_of_all_together_are_rounded_up() -> None:
+    part = (
+        np.array([-2.0, -1.0, 0.3]),
+        np.array([0.0, 0.1, 0.4, 0.9]),
+        np.array([0, 0.01, 0.1, 0.7]),
+    )
+    falls, more, less = ((one, one) for one in part)
+    average = _Average(falls, more, less, (1e-3, 1e-4))
+    epsilons = np.array([0.0, 0.5, 1.0, 1.5])
+    found = average.delta(epsilons)
+    alone = np.array([0.5, 0.4, 0.3, 0.2])
+    whole = _Hidden(0.01, (0.25, 0.75), (None, average)).delta(epsilons, alone)
+    with mpmath.workdps(40):
+        for k, (above, epsilon) in enumerate(zip((2, 2, 1, 1), epsilons.tolist(), strict=True)):
+            growth = mpmath.exp(mpmath.mpf(epsilon))
+            first = mpmath.mpf(part[1][above]) - growth * mpmath.mpf(part[2][above]) + 1e-3
+            assert first <= found[k] <= first * (1 + 1e-12)
+            both = (1 + growth) * mpmath.mpf(0.01) + alone[k] / 4 + first * mpmath.mpf(0.75)
+            assert both <= whole[k] <= both * (1 + 1e-12)
 
 
 # ------------------------------------------------------------------------------ what comes out
