@@ -16,7 +16,7 @@ from tests.mechanisms.test_shuffled import below, delta_of_two
 
 import tightbudget as tb
 from tightbudget import privacy_buckets as classic
-from tightbudget.mechanisms import shuffled, shuffled_above
+from tightbudget.mechanisms import shuffled, shuffled_above, shuffled_below
 
 
 def two_batches_show_at_least_the_lower_bound() -> bool:
@@ -74,7 +74,18 @@ def a_hidden_record_shows_what_the_theorem_says(least: float = 1e-9) -> bool:
     return bool(upper >= (math.fsum(hidden) + 2 * changed) * (1 - 1e-9))
 
 
+def two_batches_show_at_least_a_sum_of_exponentials() -> bool:
+    shuffled_below._sums.cache_clear()
+    truth = max(delta_of_two(0.3, 0.5, direction) for direction in tb.mechanisms.Direction)
+    return shuffled_below.SumOfExponentials(0.5, 2).delta(0.3).lower <= truth * (1 + 1e-9)
+
+
 MUTATIONS = [
+    Without(
+        "a zeroed record adds to the sum as others do",
+        {"zeroed-record-adds-to-the-sum": "absent = sum_of_two(others, rest, one.plan)"},
+        two_batches_show_at_least_a_sum_of_exponentials,
+    ),
     Without(
         "other records change nothing",
         {"change-of-all-batches": "each = 0.0"},
@@ -106,7 +117,7 @@ MUTATIONS = [
     ),
     Without(
         "another batch than the record's may have the largest sum",
-        {"others-may-be-the-largest": "mass = _masses(cuts, mean) * powers"},
+        {"others-may-be-the-largest": "mass = masses_between(cuts, mean) * powers"},
         cells_hold_the_largest_variable,
     ),
     Without(

@@ -106,6 +106,21 @@ class Sums:
         present = sum_of_many(with_record, times, one.plan)
         if times < steps:
             present = sum_of_two(present, sum_of_many(without, steps - times, one.plan), one.plan)
+        chances = [[(float(end[0]), times)] for end in (one.infinite.lower, one.infinite.upper)]
+        infinite = Enclosure(
+            np.array([any_of(chances[0], up=False)]), np.array([any_of(chances[1], up=True)])
+        )
+        return Sums.between(absent, present, infinite)
+
+    @staticmethod
+    def between(absent: Law, present: Law, infinite: Enclosure) -> Sums:
+        """The law of sums of labels whose laws, each on one piece, are those given.
+
+        Args:
+            absent: where the record is absent.
+            present: where it is present.
+            infinite: the mass that only outputs with the record present have.
+        """
         (q,), (p,) = absent.pieces, present.pieces
         first, end = max(q.first, p.first), min(q.end, p.end)
         both = np.concatenate([q.part(first, end).rows, p.part(first, end).rows])
@@ -114,10 +129,6 @@ class Sums:
         both = both[:, np.min(both, axis=0) > lost / _UNCHANGED]
         # guard: cut-below-is-added
         error = max(absent.error, present.error) + 2.0 * _UNCHANGED
-        chances = [[(float(end[0]), times)] for end in (one.infinite.lower, one.infinite.upper)]
-        infinite = Enclosure(
-            np.array([any_of(chances[0], up=False)]), np.array([any_of(chances[1], up=True)])
-        )
         return Sums(both, error, infinite)
 
     def pair(self, direction: Direction) -> AtomicPair:
