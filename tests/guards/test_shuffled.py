@@ -37,9 +37,9 @@ def cells_hold_the_largest_variable() -> bool:
 
 def no_lower_bound_is_above_what_is_attained() -> bool:
     epoch = tb.Gaussian(2.0).shuffled(100)
-    attained = epoch.instance()
+    attained = epoch.instance_of_runs(1)
     assert attained is not None
-    most = attained.delta(0.5).upper
+    most = (attained * 1).delta(0.5).upper
     found = tb.stopping_delta(epoch, [1], [0.5]), classic.delta(epoch, 0.5, n=200)
     return all(bounds.lower <= most for bounds in found)
 

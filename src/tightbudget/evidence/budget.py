@@ -417,7 +417,7 @@ def _of_cap(account: Any, delta: float) -> Row:
 
 
 def _of_plan(plan: Composition, delta: float) -> Row:
-    """Both bounds of the epsilon of a plan, of which the upper one is the budget's cap."""
+    """Writes both bounds of the epsilon of a plan, of which the upper one is the cap."""
     return f"epsilon of the declared plan at delta = {delta!r}, nats", certified_at(plan, delta)
 
 

@@ -1,4 +1,4 @@
-"""What a sum over the batches of an epoch shows, where all other records are opposite."""
+"""A lower bound of shuffled batches: a sum over the batches, where all others are opposite."""
 
 from __future__ import annotations
 
