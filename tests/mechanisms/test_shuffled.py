@@ -408,6 +408,19 @@ def test_a_sample_of_a_shuffle_attains_that_of_a_record_alone(
     assert found.upper == tb.Gaussian(sigma).subsampled(rate).delta(epsilon).upper
 
 
+def test_a_sample_of_more_batches_than_allocation_takes_has_bounds() -> None:
+    found = (tb.Gaussian(1.8).shuffled(150_840_477).subsampled(0.1) * 11).epsilon(1e-5)
+    assert 0.0 == found.lower < found.upper < 0.1
+
+
+@pytest.mark.slow
+def test_a_sum_that_rounding_leaves_wide_is_not_taken() -> None:
+    assert SumOfExponentials(1 / 2.0, 1000).is_close(500)
+    assert not SumOfExponentials(1 / 1.54, 61_911).is_close(1719)
+    found = (tb.Gaussian(1.54).shuffled(61_911) * 1719).epsilon(0.00034)
+    assert 0.0 < found.lower < found.upper
+
+
 def test_a_sample_of_all_or_none_is_what_it_is() -> None:
     assert EPOCH.subsampled(1.0).delta(0.5) == EPOCH.delta(0.5)
     assert EPOCH.subsampled(0.0).delta(0.5) == tb.Bounds(0.0, 0.0)

@@ -28,7 +28,7 @@ from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
 
 # Rounding errors of a sum grow with its number of terms: 1e-3 of a delta at this one.
-_MOST_STEPS = 10**8
+MOST_STEPS = 10**8
 # sensitivity / sigma; with narrower noise a formula's delta takes seconds, its epsilon many times
 # that, and the lattice answers
 _NARROWEST = 4.0
@@ -91,7 +91,7 @@ class Allocated(Derived):
     def __post_init__(self) -> None:
         super().__post_init__()
         steps, each_in = positive_count(steps=self.steps), positive_count(each_in=self.each_in)
-        if steps > _MOST_STEPS:
+        if steps > MOST_STEPS:
             raise refuse("steps", "be at most 10^8", self.steps)
         if each_in > steps:
             raise refuse("each_in", f"be at most steps ({steps})", self.each_in)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special as sp
 
 from tightbudget.errors import ParameterError, PrecisionError, RelationError
-from tightbudget.mechanisms.allocated import Allocated
+from tightbudget.mechanisms.allocated import MOST_STEPS, Allocated
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian import Gaussian
@@ -150,7 +150,8 @@ class Shuffled(Derived):
         each = [largest, self._all_batches()]
         quotient = self.base.sensitivity / self.base.sigma
         if quotient < _STEEP and self.steps <= _MANY:
-            each.append(SumOfExponentials(quotient, self.steps, relation=self.relation))
+            sums = SumOfExponentials(quotient, self.steps, relation=self.relation)
+            each += [sums] * sums.is_close(runs)
         return _telling_most(tuple(each), runs)
 
     def _all_batches(self) -> Gaussian:
@@ -161,7 +162,13 @@ class Shuffled(Derived):
         return Gaussian(sigma, self.base.sensitivity, relation=self.relation)
 
     def instance_alone(self) -> Mechanism | None:
-        """Returns an epoch of one record that is in a random batch, where all others are 0."""
+        """Returns an epoch of one record that is in a random batch, where all others are 0.
+
+        Returns:
+            None for more batches than random allocation takes.
+        """
+        if self.steps > MOST_STEPS:
+            return None
         # guard: shuffled-alone
         alone = Allocated(self.base, self.steps).instance()
         return alone if isinstance(alone, Mechanism) else None
