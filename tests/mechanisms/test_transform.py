@@ -19,6 +19,7 @@ import tightbudget as tb
 from tightbudget.mechanisms import Mechanism
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
+from tightbudget.mechanisms.shuffled_above import above_shuffled
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Line, Transform
 
@@ -219,6 +220,11 @@ def family(mechanism: Mechanism) -> bool:
     if isinstance(mechanism, tb.TruncatedPoisson):  # a record that displaces another has no formula
         return False
     while isinstance(mechanism, tb.Subsampled | tb.Group | tb.Shuffled):
+        if isinstance(mechanism, tb.Shuffled) and mechanism.steps > 1:
+            base = mechanism.base
+            assert isinstance(base, tb.Gaussian)
+            if above_shuffled(base, mechanism.steps) is not None:  # a curve, without a formula
+                return False
         mechanism = mechanism.base
     if isinstance(mechanism, tb.Allocated):  # all records in one step
         return mechanism.steps == 1 and family(mechanism.base)
