@@ -69,7 +69,7 @@ class Spread:
             steps: t >= 1.
             reverse: the pair with both sides exchanged, if it is known.
             finer: how often the width of the lattice is halved: each time spreading adds about a
-                quarter of the variance.
+                quarter of the variance. Below 0 it is doubled as often.
         """
         one = OneRatio.of(pair, direction, steps, finer=finer)
         rows = one.shares.spread()

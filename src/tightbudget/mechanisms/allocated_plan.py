@@ -219,18 +219,19 @@ def planned(
     """The plan for an average, and three places of one ratio.
 
     They are the least that matters in a sum, the least that matters by itself, and the largest.
-    ``finer`` says how often all widths are halved.
+    ``finer`` says how often all widths are halved, or doubled where it is below 0.
     """
     mean, deviation = picture.bulk(steps)
     least, low, high = picture.reach(steps)
     share = math.sqrt(4.0 * _VARIANCE / (1.0 + math.log2(steps) / 2.0)) / 2**finer
+    short = int(_SHORT * 2.0**finer)
     few = picture.x.size <= _FEW and picture.zero == 0.0
     origin = float(picture.x[0]) * (1.0 - MARGIN) if few else 0.0
     if few and high > low:
-        unit = (high - origin) / (1 if picture.x.size == 2 else int(_SHORT * 2.0**finer))
+        unit = (high - origin) / (1 if picture.x.size == 2 else short)
     else:
         length = min(high, mean + 14 * deviation) - max(least, mean - 14 * deviation)
-        unit = min(share * deviation, length / (int(_SHORT * 2.0**finer)))
+        unit = min(share * deviation, length / short)
         if picture.zero > 0.0:  # arrays go down to 0
             unit = max(unit, mean / _LONGEST)
         # a power of two: places are exact; one ratio alone has no width to resolve
@@ -246,7 +247,7 @@ def planned(
         deviation / unit,
         share,
         relative,
-        short=int(_SHORT * 2.0**finer),
+        short=short,
     )
     return plan, ((least - origin) / unit, (low - origin) / unit, (high - origin) / unit)
 

@@ -94,7 +94,7 @@ class Shuffled(Derived):
 
     kind: ClassVar[str] = "shuffled"
     key: ClassVar[str] = "shuffled"
-    # the pair is that of one Gaussian mechanism, which has both
+    # the pair is that of one Gaussian mechanism, or of a curve that bounds both directions
     symmetric: ClassVar[bool] = True
     mutual: ClassVar[bool] = True
 
