@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import time
 import zlib
@@ -130,6 +131,18 @@ def pytest_leave_out_late_tests() -> None:
     """Skips a test that begins too late."""
     if time.time() > UNTIL:
         pytest.skip("the time for tests is up (TEST_UNTIL)")
+
+
+# Balls have one precision in a process, and many tests set a higher one for themselves: each test
+# begins with this one, whatever ran before it in its process.
+BITS = 400
+
+
+@pytest.hookimpl(specname="pytest_runtest_setup", tryfirst=True)
+def pytest_begin_with_one_precision() -> None:
+    """Sets the precision of python-flint's balls, where it is loaded."""
+    if flint := sys.modules.get("flint"):
+        flint.ctx.prec = BITS
 
 
 # ------------------------------------------------------------- a test without `slow` is quick

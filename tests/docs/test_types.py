@@ -32,6 +32,7 @@ LOOSE = {
     "docs__how_to__use_with_hugging_face": "classes of transformers, which is not installed",
     "docs__how_to__use_with_nvflare": "a filter is a class of NVFlare, which is not installed",
     "docs__how_to__use_with_opacus": "Opacus's accountants have no bounds",
+    "docs__how_to__use_with_opendp": "OpenDP's prelude and its queries have no types of their own",
     "docs__how_to__use_with_opendp_polars": "OpenDP's names for Polars are known to no checker",
     "docs__how_to__use_with_scikit_learn": "scikit-learn has no types of its own",
     "docs__problems__release_tables": "an answer is a number or an array, by its size",

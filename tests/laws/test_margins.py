@@ -13,15 +13,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from flint import arb, ctx
+from flint import arb
 from tests.laws.test_pairs import ASKED, CHOOSES, CONTINUOUS, ask, grid
 
 from tightbudget.mechanisms import Mechanism
 from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Bins, Pair
-
-ctx.prec = 128
 
 EPSILONS = (-2.0, -0.3, -1e-3, 0.0, 1e-3, 0.3, 0.7, 2.0)
 PLACES = 2  # losses drawn beside the ones where a formula may change

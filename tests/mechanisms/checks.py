@@ -6,12 +6,11 @@ import json
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 
 from tightbudget.mechanisms import MECHANISMS, Mechanism
 from tightbudget.pairs.direction import Direction
 
-ctx.prec = 400
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 
 
