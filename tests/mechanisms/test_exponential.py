@@ -186,6 +186,19 @@ def test_without_a_delta_some_mass_at_infinity_is_never_covered() -> None:
         assert (Choice(0.1) * 5 + other).epsilon(0.0) == tb.Bounds(math.inf, math.inf)
 
 
+def test_a_delta_below_the_mass_at_infinity_needs_no_choices() -> None:
+    told = tb.TruncatedLaplace(scale=2.0, bound=9.0) * 25
+    mass = told.engine.parts[0].infinity
+    below, above = np.nextafter(mass.lower, 0.0), mass.upper * (1.0 + 1e-12)
+    whole = told + Choice(0.403) * 7830
+    assert whole.epsilon(below) == tb.Bounds(math.inf, math.inf)
+    assert "engine" not in vars(whole)  # more than a minute on a slow machine
+    few = told + Choice(0.1) * 2
+    assert few.epsilon(below) == tb.Bounds(math.inf, math.inf)
+    assert few.epsilon(above).upper < math.inf
+    assert few.explain(delta=below).bounds.upper == math.inf
+
+
 def test_a_delta_below_all_that_is_computed_is_bounded_by_the_largest_loss() -> None:
     answer = (Choice(0.1) * 100).answer(delta=1e-200)
     assert not answer.reached

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +16,12 @@ from tightbudget.engine.answer import Answer, Asked
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.mechanisms.batches import rate_for_second_order
-from tightbudget.mechanisms.second_order import upper_by_second_order
+from tightbudget.mechanisms.second_order import (
+    _beyond,
+    _Excess,
+    _log_moment,
+    upper_by_second_order,
+)
 from tightbudget.numerics.bounds import Bounds
 
 # ------------------------------------------------------------------- the inequalities behind it
@@ -157,6 +163,34 @@ def test_a_delta_is_read_off_second_moments(mu: float, epsilon: float) -> None:
     # and the epsilon of that delta is this one
     back = upper_by_second_order(engine, EpsilonAt(found), epsilon)
     assert back == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("a", [2.5, 100.0, 3284.0, 74817.5])
+def test_what_is_beyond_is_at_least_its_closed_form(a: float) -> None:
+    # c r^a y^(2 - a) in 28 digits, for a moment with which it is about 1
+    for i in range(40):
+        x = 0.001 + 0.37 * i
+        moment = (a - 2.0) * x + 2.0 * math.log(a) + i * 0.1
+        exact, one = Decimal(a), Decimal(moment)
+        log = (exact - 2) * (exact - 2).ln() - exact * exact.ln() + one - (exact - 2) * Decimal(x)
+        assert Decimal(_beyond(x, [(a, moment)])) >= 4 * log.exp()
+        assert _beyond(x, [(a, moment), (3.0, math.inf)]) == pytest.approx(float(4 * log.exp()))
+
+
+def test_where_delta_falls_steeply_few_thresholds_are_read() -> None:
+    mu = 1e-3
+    engine = tb.Gaussian(1 / mu).engine
+    asked = []
+
+    def delta(x: float) -> float:
+        asked.append(x)
+        return normal_delta(mu, x)
+
+    found = _Excess.of(delta, lambda a: _log_moment(engine, a), 4e-3, 4500.0)
+    # orders up to 100 alone read 170 of them, down to a delta of 0
+    assert len(asked) < 20
+    assert asked[-1] < 0.01
+    assert found.values[-1] <= 2e-3 * found.values[0]
 
 
 def test_where_second_moments_do_not_help_the_bound_is_inf() -> None:

@@ -25,6 +25,7 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.questions import MOST_HALVINGS, Questions
 from tightbudget.mechanisms.second_order import upper_by_second_order
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import any_of
 from tightbudget.numerics.validate import (
     count,
     refuse,
@@ -99,11 +100,37 @@ class Composable(Questions):
         return f"no sampling rate: each of {whole:,} Gaussian runs sees all records; is that meant?"
 
     def by_formula(self, question: Question, rtol: float) -> Bounds | None:
+        if isinstance(question, EpsilonAt) and self._surely_told > question.delta:
+            return Bounds(math.inf, math.inf)
         if len(self.parts) != 1 or self.parts[0][0] is self:
             return None
         ((mechanism, runs),) = self.parts
         once = runs == 1  # guard: formula-of-one-run
         return mechanism.by_formula(question, rtol) if once else None
+
+    @functools.cached_property
+    def _surely_told(self) -> float:
+        """A probability with which some output tells the neighbours apart, at the least.
+
+        It is that of the parts whose pairs are exact alone, where pairs of other parts may take
+        seconds to make: leaving those out is a post-processing.
+        """
+        exact = [
+            part for part, below in zip(self.parts, self._instances, strict=True) if below is None
+        ]
+        if len(exact) == len(self.parts):
+            return 0.0  # the engine asks each of them
+        return max(
+            any_of(
+                [
+                    (float(pair.p_only().lower[0]), each)
+                    for mechanism, runs in exact
+                    for pair, each in mechanism.pairs_of_runs(direction, runs)
+                ],
+                up=False,
+            )
+            for direction in self.directions
+        )
 
     def upper_by_theorem(self, question: Question, known: Bounds) -> float:
         engine = self._above_in_second_order
@@ -164,6 +191,11 @@ class Composable(Questions):
         most = [part.most_halvings(runs) for part, runs in self.parts if part.finer(1) is not part]
         return min(most, default=MOST_HALVINGS)
 
+    @functools.cached_property
+    def _instances(self) -> tuple[Composable | None, ...]:
+        """What data sets attain by all runs of each part; None where its pairs are exact."""
+        return tuple(mechanism.instance_of_runs(runs) for mechanism, runs in self.parts)
+
     def _with_instances(self, *, strategy: bool) -> Composable | None:
         # a strategy chooses after all else has run: the runs of one mechanism can be the last ones
         last = max(
@@ -172,8 +204,7 @@ class Composable(Questions):
             default=None,
         )
         instances = []
-        for mechanism, runs in self.parts:
-            below = mechanism.instance_of_runs(runs)
+        for (mechanism, runs), below in zip(self.parts, self._instances, strict=True):
             comes_last = strategy and (mechanism, runs) == last  # guard: strategy-comes-last
             if mechanism.strategic and not comes_last:
                 below = Mechanism.instance_of_runs(mechanism, runs)
