@@ -21,8 +21,9 @@ from tests.mechanisms.checks import (
 )
 
 import tightbudget.mechanisms.wide_discrete_gaussian as wide_discrete_gaussian
+from tightbudget.engine.buckets.compose import base_step
 from tightbudget.errors import ParameterError
-from tightbudget.mechanisms import ClippedNoise, DiscreteGaussian, DiscreteLaplace
+from tightbudget.mechanisms import ClippedNoise, DiscreteGaussian, DiscreteLaplace, Gaussian
 from tightbudget.mechanisms.wide_discrete_gaussian import range_masses
 
 
@@ -371,3 +372,14 @@ def test_directions_agree_and_parameters_come_back(mechanism):
 def test_refusals_name_the_parameter(build, message):
     with pytest.raises(ParameterError, match=message):
         build()
+
+
+@pytest.mark.parametrize("wanted", [3e-2, 8e-3, 3.1e-3, 1.1e-4])
+def test_widths_beside_others_are_the_spacing_by_powers_of_two(wanted: float) -> None:
+    both = DiscreteGaussian(15.3, 2) * 10 + Gaussian(2.78)
+    parts = both.engine.parts[0].parts
+    spacing = parts[0].lattice
+    assert spacing is not None
+    base = base_step(parts, [wanted, 1.0])
+    assert base <= wanted or base == spacing
+    assert math.frexp(base)[0] == math.frexp(spacing)[0]  # so that one width is the spacing

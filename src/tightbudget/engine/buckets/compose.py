@@ -284,7 +284,9 @@ def base_step(parts: tuple[Part, ...], wanted: list[float]) -> float:
         spacing = part.lattice
         if spacing is None or part.is_shift:
             continue
-        return spacing / max(1, math.ceil(spacing / max(h, 1e-300)))
+        # a power of two of it: widths are powers of two times the base, and one that is the spacing
+        # places each atom on an edge
+        return math.ldexp(spacing, -max(0, math.ceil(math.log2(spacing / max(h, 1e-300)))))
     # few digits: then i * h is exact for every index that occurs
     mantissa, exponent = math.frexp(min(wanted))
     return math.ldexp(math.floor(mantissa * 2**20), exponent - 20)
