@@ -404,7 +404,7 @@ def asked(text: str) -> dict[str, Any]:
     }
 
 
-def _split(text: str) -> tuple[str, str, str]:
+def split(text: str) -> tuple[str, str, str]:
     """The composition of a question, the name of what is asked, and where."""
     composition, asked_of_it = text.rsplit(").", 1)
     asks, _, value = asked_of_it.removesuffix(")").partition("(")
@@ -419,7 +419,7 @@ def _ended(status: int) -> dict[str, Any]:
 
 
 def _answer(text: str) -> dict[str, Any]:
-    composition, asks, value = _split(text)
+    composition, asks, value = split(text)
     try:
         whole = eval(composition, {"tb": tb}) * 1
         bounds = eval(f"whole.{asks}({value})", {"whole": whole})
@@ -511,7 +511,7 @@ def results(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _point(row: dict[str, Any]) -> list[float | None]:
     """Rate, delta and seconds; None where there is no delta, and in place of seconds if refused."""
-    _, asks, value = _split(row["question"])
+    _, asks, value = split(row["question"])
     delta = float(value) if asks == "epsilon" else row.get("upper")
     return [row["rate"], delta, None if "refused" in row else row["seconds"]]
 
