@@ -91,3 +91,39 @@ def test_a_sum_of_variations_is_not_below_the_exact_one() -> None:
     method = ByVariation(run.engine.pairs)
     assert method.bounds(Inquiry(EpsilonAt(exact * (1 - 1e-14)), 1e-4)) is None
     assert method.bounds(Inquiry(EpsilonAt(exact * (1 + 1e-14)), 1e-4)) is not None
+
+
+def test_no_delta_below_the_variation_is_covered() -> None:
+    """Of k equal Gaussians delta(0) is that of one: 2 Phi(m / 2) - 1, where m is root k / sigma.
+
+    Half the root of chi-square is e^(m^2 / 2) times more than half of m at most, and delta(0) is
+    nearly .4 m.
+    """
+    run = tb.compose([tb.Gaussian(100.0 + i / 1000) * 1 for i in range(100)])
+    most = math.erf(0.1 / (2 * math.sqrt(2)))  # of the least noise alone
+    least = math.erf(0.0999 / (2 * math.sqrt(2)))
+    method = ByVariation(run.engine.pairs)
+    assert method.bounds(Inquiry(EpsilonAt(least), 1e-4)) is None
+    found = method.bounds(Inquiry(EpsilonAt(1.3 * most), 1e-4))
+    assert found is not None
+    assert found.bounds.upper == 0.0
+    # a sum of variations is ten times as large
+    assert _variations(run.engine.pairs[0]) > 9 * most
+
+
+def test_a_small_chi_square_answers_a_schedule_before_any_grid() -> None:
+    run = tb.compose(
+        [tb.Gaussian(8.75 - 5.25 * i / 113).subsampled(9.46e-8) * 71 for i in range(114)]
+    )
+    told = run.answer(delta=5.62e-6)
+    assert told.method == "closed form"
+    assert told.bounds.upper == 0.0
+
+
+def test_half_the_root_of_chi_square_is_rounded_up() -> None:
+    """A Gaussian with more noise is dominated, and E_P[e^L] of k runs of one is e^(k m^2)."""
+    run = tb.Gaussian(100.0) * 200 + tb.Gaussian(200.0)
+    exact = 0.5 * math.sqrt(math.expm1(201 * 1e-4))
+    method = ByVariation(run.engine.pairs)
+    assert method.bounds(Inquiry(EpsilonAt(exact * (1 - 1e-14)), 1e-4)) is None
+    assert method.bounds(Inquiry(EpsilonAt(exact * (1 + 1e-12)), 1e-4)) is not None

@@ -435,6 +435,21 @@ MUTATIONS = [
         fails="tests/engine/test_closed_forms.py::"
         "test_an_epsilon_is_zero_where_delta_covers_the_variation_of_each_run[two mechanisms]",
     ),
+    Without(
+        "pairs above all runs count as often as these run",
+        {"variation-counts-all": "above[-1] = both, above[-1][1]"},
+        fails="tests/engine/test_closed_forms.py::test_no_delta_below_the_variation_is_covered",
+    ),
+    Without(
+        "an epsilon is zero where a sum of variations is covered, not everywhere",
+        {"variation-dominated": "if True:"},
+        fails="tests/engine/test_closed_forms.py::test_no_delta_below_the_variation_is_covered",
+    ),
+    Without(
+        "an epsilon is zero where half the root of chi-square is covered",
+        {"variation-chi-square": "return 0.02 * root_up(Fraction(expm1_up(log_growth))) <= delta"},
+        fails="tests/engine/test_closed_forms.py::test_no_delta_below_the_variation_is_covered",
+    ),
 ]
 
 
