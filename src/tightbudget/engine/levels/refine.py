@@ -23,6 +23,8 @@ _MOST = 2**16  # points of each grid: 100 runs take two seconds, and one long gr
 # and 0.05 this took the least time. Steep losses of rare sampling feel a variance more than the
 # tilt says.
 _FIRST = 0.2
+# Of a pass that asked for a gap so many times smaller it is told whether more points help.
+_TOLD = 4.0
 _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
 _NARROWEST = 1e-15  # buckets, nats
 _FAR = -40.0  # ln delta; below it a first guess may be off by many nats
@@ -168,7 +170,7 @@ class _Search:
             self.reach = _FEWEST // 4 if goal.rough else _FEWEST
             if goal.rtol >= _ROUGH / 10 and not goal.rough:  # a wide gap is cheap to reach well
                 self.part /= 4.0
-        before = math.inf
+        before, asked = math.inf, math.inf
         while self.passes and not goal.met_by(self.known):
             gap = self._pass(goal)
             if gap is None:
@@ -179,10 +181,12 @@ class _Search:
             # a first guess may be luckier than the next tilt
             self.part /= min(64.0, max(0.25 if before == math.inf else 0.06, more))
             self.reach = int(self.reach * math.sqrt(min(256.0, max(1.0, more))))
-            helpless = gap > min(_NOTHING, 0.6 * before) or self.reach > _MOST
+            # a pass that asked for a gap that is hardly smaller need not have found one
+            slow = asked >= _TOLD and gap > 0.6 * before
+            helpless = gap > _NOTHING or slow or self.reach > _MOST
             if not goal.met_by(self.known) and helpless:
                 self.passes = 0
-            before = gap
+            before, asked = gap, more
 
     def _pass(self, goal: _Goal) -> float | None:
         """Makes one pass, and returns its relative gap; None where grids would say nothing."""
