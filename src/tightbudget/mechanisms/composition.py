@@ -193,7 +193,7 @@ class Composable(Questions):
 
     @functools.cached_property
     def _instances(self) -> tuple[Composable | None, ...]:
-        """What data sets attain by all runs of each part; None where its pairs are exact."""
+        """The pairs that data sets attain by all runs of a part; None where its own are exact."""
         return tuple(mechanism.instance_of_runs(runs) for mechanism, runs in self.parts)
 
     def _with_instances(self, *, strategy: bool) -> Composable | None:
