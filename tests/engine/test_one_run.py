@@ -12,6 +12,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.laws.test_pairs import delta
 
 import tightbudget as tb
+from tightbudget.engine.buckets.one_run import OneRun
 from tightbudget.mechanisms import Mechanism
 from tightbudget.pairs.direction import Direction
 
@@ -175,3 +176,23 @@ def test_a_curve_of_one_run_asks_once_which_formula_there_is(
         assert one.overlaps(bounds)
         assert bounds.relative_gap <= 1e-4
     assert asked <= 4 * len(epsilons) + 8  # two directions, each on both sides of an epsilon
+
+
+@pytest.mark.parametrize("delta", [1e-15, 1e-9, 1e-4])
+@pytest.mark.parametrize("rate", [1e-6, 0.002, 0.3])
+def test_an_epsilon_of_one_run_is_searched_by_few_readings(
+    rate: float, delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, formula = list[float](), OneRun.delta
+
+    def counted(run: OneRun, epsilon: float) -> tb.Bounds:
+        asked.append(epsilon)
+        return formula(run, epsilon)
+
+    monkeypatch.setattr(OneRun, "delta", counted)
+    found = (tb.Gaussian(5.0).subsampled(rate) * 1).epsilon(delta)
+    assert found.relative_gap <= 1e-4
+    for end, above in ((found.lower, True), (found.upper, False)):
+        at = (tb.Gaussian(5.0).subsampled(rate) * 1).delta(end)
+        assert end == 0.0 or (at.upper >= delta if above else at.lower <= delta)
+    assert len(asked) <= 30  # of both directions; halvings alone asked 68 times

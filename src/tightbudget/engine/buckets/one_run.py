@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tightbudget.engine.buckets.compose import Parts
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.search import last_true
 from tightbudget.pairs.pair import Pair
+
+# Chosen, and none decides a bound. Drawn runs take four to seven secants.
+_SECANTS, _NEAR = 12, 1e-10
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,41 @@ class OneRun:
         """Bounds of inf{eps >= 0: delta(eps) <= delta}; upper may be inf."""
         top = self.max_loss
         at = functools.cache(self.delta)  # the two searches ask at the same places, but for a few
+        guess = _closer(at, delta, guess, top)
         low = last_true(lambda e: at(e).lower > delta, guess, top, tolerance)
         high = last_true(lambda e: at(e).upper > delta, guess, top, tolerance)
         return Bounds(low.last_true, max(low.last_true, high.first_false))
+
+
+def _closer(at: Callable[[float], Bounds], delta: float, guess: float, top: float) -> float:
+    """A better guess of where delta is crossed: secants of the logarithm of delta over eps.
+
+    No bound depends on it. A search that begins there asks twice instead of some thirty times.
+
+    Args:
+        at: bounds of delta at an eps.
+        delta: the value that is crossed.
+        guess: where to begin.
+        top: no guess is larger.
+    """
+
+    def height(epsilon: float) -> float:
+        upper = at(epsilon).upper
+        return math.log(upper / delta) if upper > 0.0 else -math.inf
+
+    x = min(guess, top)
+    if not (0.0 < delta < at(0.0).upper and 0.0 < x < math.inf):
+        return guess
+    before, x = x, 1.001 * x
+    f_before, best = height(before), guess
+    for _ in range(_SECANTS):
+        if not 0.0 < x < top:
+            break
+        f = height(x)
+        if not math.isfinite(f) or f == f_before:
+            break
+        before, f_before, x = x, f, x - f * (x - before) / (f - f_before)
+        best = before
+        if abs(x - before) <= _NEAR * before:
+            return x
+    return best
