@@ -1,6 +1,7 @@
 """Drawn questions of Gaussian steps, each asked of us and of every other accountant that is there.
 
-    python benchmarks/beside.py [--number N] [--seed S] [--limit SECONDS] [--out FOLDER]
+    python benchmarks/beside.py [--number N] [--seed S] [--limit SECONDS] [--ask NAME ...]
+        [--out FOLDER]
 
 The questions are those of ``questions.py`` with epsilon asked at a delta: Poisson samples with one
 noise, schedules, and random allocation. Each answer is made in a process of its own, with
@@ -9,7 +10,8 @@ than the limit is stopped. Who is asked at its defaults where there are any: dp-
 privacy loss distributions, and Renyi divergences), riskcal, prv_accountant (an error of .01 in
 epsilon, of a thousandth in delta), autodp (Poisson samples of its Gaussian mechanism), Opacus
 (Renyi divergences), and PLD_accounting for allocation. An accountant that is not installed is left
-out, and what an earlier run with the same seed found of it stays. Writes beside.json.
+out, and what an earlier run with the same seed found of it stays; we are asked again each time.
+With ``--ask`` only those are asked that are named. Writes beside.json.
 """
 
 from __future__ import annotations
@@ -267,6 +269,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=400, help="draw so many, and ask some")
     parser.add_argument("--seed", type=int, default=77)
     parser.add_argument("--limit", type=int, default=LIMIT, help="CPU seconds for one answer")
+    parser.add_argument("--ask", nargs="*", choices=[*OTHERS], help="only these others")
     parser.add_argument("--machine", default=f"{os.cpu_count()} cores", help="the machine in words")
     parser.add_argument("--out", type=Path, default=HERE, help="folder for beside.json")
     options = parser.parse_args()
@@ -276,6 +279,8 @@ def main() -> None:
     rows = {row["i"]: row for row in found["rows"]}
     there = []
     for name, (package, module, _, _) in OTHERS.items():
+        if options.ask is not None and name not in options.ask:
+            continue
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
             found["versions"][name] = version(package)

@@ -7,7 +7,18 @@ from typing import Any
 
 from tightbudget import Bounds
 
-__all__ = ["HEADINGS", "cells", "digits", "ledger", "markdown", "selections", "summary", "web"]
+__all__ = [
+    "HEADINGS",
+    "beside",
+    "cells",
+    "digits",
+    "ledger",
+    "markdown",
+    "questions",
+    "selections",
+    "summary",
+    "web",
+]
 
 
 def _note(row: dict[str, Any]) -> str:
@@ -157,6 +168,58 @@ def selections(results: dict[str, Any]) -> str:
         f"Medians of {results['calls']} CPU times in one process on {machine['cpu']}, "
         f"{machine['cores']} cores, Python {machine['python']}, NumPy {machine['numpy']}, "
         f"{machine['date']}; dp-accounting {results['dp-accounting']}, autodp {results['autodp']}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def questions(results: dict[str, Any]) -> str:
+    """The table of a questions.json, as Markdown: times of all drawn questions, and by kind."""
+    headings = (
+        "| questions | asked | median, s | 99 of 100, s | slowest, s | above 1 s | above 3 s "
+        "| stopped | refused | MB |"
+    )
+    lines = [headings, "| --- " * (headings.count("|") - 1) + "|"]
+    (seed, found), *_ = results["seeds"].items()
+    by_time = sorted(found["kinds"].items(), key=lambda row: -row[1]["median"])
+    for kind, row in [("**all**", found["all"]), *by_time]:
+        cells = [str(row["questions"])]
+        cells += [_number(row[what]) for what in ("median", "p99", "slowest")]
+        cells += [str(row[what]) for what in ("above 1 s", "above 3 s", "stopped", "refused")]
+        lines.append(f"| {' | '.join([kind, *cells, _number(row['mb'])])} |")
+    lines += [
+        "",
+        f"CPU seconds; a question is stopped after {results['limit']}. The first questions of seed "
+        f"{seed}, {results['date']}: {results['machine']}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def beside(results: dict[str, Any]) -> str:
+    """The table of a beside.json, as Markdown: first who is faster most often."""
+    headings = (
+        "accountant | asked | answered | by us | faster than us | upper end below ours "
+        "| below the truth | its time over ours | its ε over ours | of a tenth, more than"
+    )
+    rows = sorted(results["compared"].items(), key=lambda row: -row[1]["faster"])
+    lines = [f"| {headings} |", "| --- " * (headings.count("|") + 1) + "|"]
+    for name, found in rows:
+        share = [
+            "" if found[what] is None else f"{_number(1.0 + found[what])}"
+            for what in ("excess", "excess of a tenth")
+        ]
+        times = "" if found["times"] is None else f"{found['times']:.2g}"
+        counts = [
+            str(found[what])
+            for what in ("asked", "answered", "answered by us", "faster", "tighter", "too low")
+        ]
+        lines.append(f"| {' | '.join([name, *counts, times, *share])} |")
+    known = {f"{name.partition(',')[0]} {known}" for name, known in results["versions"].items()}
+    versions = ", ".join(sorted(known))
+    lines += [
+        "",
+        f"Questions of `benchmarks/beside.py`, drawn with the seed {results['seed']}, on "
+        f"{results['date']}: {results['machine']}. Each answer has {results['limit']} seconds of "
+        f"CPU. The two quotients are medians over the questions that both answer. {versions}.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -26,6 +26,9 @@ choices.png, from the public API. Left: what a week of questions has cost after 
 three accounts with the same delta. Right: what selections by the exponential mechanism cost
 together.
 
+questions.png, from the answers to drawn questions (``benchmarks/questions.py``): CPU seconds over
+rate and delta.
+
 sweep.png, from the public API: a sweep. Left: the least noise of DP-SGD for an eps, and what Renyi
 divergences ask for. Right: how much more that is.
 
@@ -821,8 +824,45 @@ def draw_choices(figure: Figure) -> None:
     right.text(110, 1.6, "both bounds", color=BLUE, fontsize=9)
 
 
+LEAST = 1e-40  # a delta below is drawn there
+
+
+def draw_questions(figure: Figure) -> None:
+    """CPU seconds of drawn questions over rate and delta; an empty circle is no answer."""
+    file = IMAGES.parents[1] / "benchmarks" / "questions.json"
+    asked = json.loads(file.read_text(encoding="utf-8"))
+    points = [point for one in asked["seeds"].values() for point in one["points"]]
+    ax = figure.subplots()
+    limits = (0.1, 1.0, 3.0, 10.0, float(asked["limit"]))
+    shades = ["#c6dbef", "#6baed6", "#2171b5", "#08306b", INK]
+    for i, (limit, shade) in enumerate(zip(limits, shades, strict=True)):
+        least = limits[i - 1] if i else 0.0
+        some = [
+            p for p in points if p[2] is not None and least <= p[2] < limit and p[1] is not None
+        ]
+        x, y = [p[0] for p in some], [max(LEAST, p[1]) for p in some]
+        ax.scatter(x, y, s=14, color=shade, label=f"below {limit:g} s: {len(some)}", lw=0)
+    none = [p for p in points if p[2] is None and p[1] is not None]
+    missing = sum(p[2] is None and p[1] is None for p in points)
+    x, y = [p[0] for p in none], [max(LEAST, p[1]) for p in none]
+    ax.scatter(
+        x,
+        y,
+        s=22,
+        facecolors="none",
+        edgecolors=RED,
+        label=f"no answer: {len(none)}\n(and {missing} where δ is asked)",
+    )
+    ax.set(
+        xscale="log", yscale="log", xlabel="rate of a step", ylabel="δ (1e-40 where it is smaller)"
+    )
+    ax.set_title(f"CPU time of {len(points)} drawn questions with one rate", loc="left")
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9)
+
+
 def main() -> None:
     """Writes the pictures."""
+    save("questions.png", 4.2, draw_questions)
     save("choices.png", 3.4, draw_choices)
     save("tuning.png", 3.4, draw_tuning, width=7.0)
     save("samplers.svg", 3.9, draw_samplers)

@@ -154,6 +154,16 @@ def selections() -> str:
     return _measured("selections.json", "selections")
 
 
+def drawn_questions() -> str:
+    """Table of drawn questions: how long they take, by kind."""
+    return _measured("questions.json", "questions")
+
+
+def beside() -> str:
+    """Table of the drawn questions that were asked of other accountants, too."""
+    return _measured("beside.json", "beside")
+
+
 def ledger_speed() -> str:
     """Table of the last ``make bench``: the time that charges to a ledger take."""
     return _measured("ledger.json", "ledger")
@@ -261,6 +271,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "benchmarks": benchmarks,
     "digits": digits,
     "selections": selections,
+    "drawn-questions": drawn_questions,
+    "beside": beside,
     "ledger-speed": ledger_speed,
     "web-speed": web_speed,
     "reproductions": reproductions,
