@@ -43,7 +43,7 @@ HERE = Path(__file__).resolve().parent
 LIMIT = 20  # CPU seconds for one answer
 MEMORY = 8 * 2**30  # bytes of addresses: PLD_accounting compiles with Numba
 KINDS = ("Poisson", "schedules", "allocation")
-# An upper end counts as below ours, or below the truth, by more than doubles round.
+# An upper bound counts as below ours, or below the truth, by more than doubles round.
 SAME = 1e-6
 
 Steps = list[tuple[float, float, int]]  # sigma, rate and number of steps
@@ -241,7 +241,7 @@ def _said(ask: Callable[[Asked], Ends], asked: Asked) -> dict[str, Any]:
 def compared(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     """How often another accountant answers, is faster, is tighter or says too little; and how far.
 
-    Tighter is an upper end below ours that may be true; too low is one below our lower end.
+    Tighter is an upper bound below ours that may be true; too low is one below our lower bound.
     """
     asked = [row for row in rows if name in row["others"]]
     both = [row for row in asked if "upper" in row["others"][name] and "upper" in row["ours"]]

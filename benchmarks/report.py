@@ -197,7 +197,7 @@ def questions(results: dict[str, Any]) -> str:
 def beside(results: dict[str, Any]) -> str:
     """The table of a beside.json, as Markdown: first who is faster most often."""
     headings = (
-        "accountant | asked | answered | by us | faster than us | upper end below ours "
+        "accountant | asked | answered | by us | faster than us | upper bound below ours "
         "| below the truth | its time over ours | its ε over ours | of a tenth, more than"
     )
     rows = sorted(results["compared"].items(), key=lambda row: -row[1]["faster"])
