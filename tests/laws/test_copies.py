@@ -132,6 +132,10 @@ OTHERS = {
     "TightAccountantConfig": "makes accountants, and pays for nothing",
     "TightTrainingAccountant": "computes what a training costs, and pays for nothing",
     "TightPrivacyAccountant": "counts what was declared, and pays for nothing",
+    **dict.fromkeys(
+        ("PRVAccountant", "DPSGDAccountant", "Accountant"),
+        "computes what a training costs under the names of prv_accountant, and pays for nothing",
+    ),
     "BackwardInduction": "a computation",
     "KeepingMeter": "for one run of a ledger, which starts once",
     "KeptAnswers": "reads and writes a file, and pays for nothing",

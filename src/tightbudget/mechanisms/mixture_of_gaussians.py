@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -28,7 +27,6 @@ _PICTURED = 32  # the heaviest components are enough to plan with
 _MOST = 1000  # components
 _LEAST_RATE = 1e-100  # below it no rate is carried
 _TABLE = 4097  # outputs between which a loss is sought
-_TURNS = 120  # every third turn halves: doubles have no room for as many halvings as that
 
 
 @dataclass(frozen=True)
@@ -207,47 +205,16 @@ class MixturePair(Pair):
         off = p_off + q_off + 2 * UNIT * np.abs(p - q)
         return p - q - off, p - q + off
 
-    @functools.cached_property
-    def _known(self) -> tuple[FloatArray, FloatArray]:
-        """Ascending outputs, and upper bounds of the losses up to each."""
-        table = np.linspace(*self._reach, _TABLE)
-        return table, np.maximum.accumulate(self._loss(table)[1])
-
     def _cuts(self, losses: FloatArray) -> FloatArray:
         """An output for each loss, up to which all losses are at most that one."""
-        table, known = self._known
-        after = np.searchsorted(known, losses, "right")
-        left = table[np.maximum(after - 1, 0)]
-        at = np.flatnonzero((after > 0) & (after < _TABLE))
-        wanted, i = losses[at], after[at]
-        a, b = table[i - 1], table[i]  # the loss at a is at most what is wanted; at b it is above
-        below, above = known[i - 1] - wanted, known[i] - wanted
-        # how far the loss at a is below what is wanted, at least, and how far it may be off
-        rest, off, again = below, np.zeros(at.size), np.zeros(at.size)
-        nearest = 1e-13 * (table[-1] - table[0])
-        for turn in range(_TURNS):
-            goes_on = (b - a > nearest) & (rest < -off)
-            if not goes_on.all():
-                left[at] = a
-                at = at[goes_on]
-                wanted, a, b, below, above, rest, off, again = (
-                    x[goes_on] for x in (wanted, a, b, below, above, rest, off, again)
-                )
-            if not at.size:
-                break
-            middle = a + (b - a) / 2
-            if turn % 3 < 2:  # the line through both ends, and a little to the left of its root
-                line = a - (b - a) * ((below + 0.5 * off) / (above - below))
-                middle = np.where((a < line) & (line < b), line, middle)
-            least, most = self._loss(middle)
-            found = most - wanted
-            fits = found <= 0.0
-            # an end that stays twice counts half, so that the line comes to its side (Illinois)
-            above = np.where(fits, np.where(again > 0, 0.5 * above, above), found)
-            below = np.where(fits, found, np.where(again < 0, 0.5 * below, below))
-            rest, again = np.where(fits, found, rest), np.where(fits, 1.0, -1.0)
-            a, b, off = np.where(fits, middle, a), np.where(fits, b, middle), most - least
-        left[at] = a
+        low, high = self._reach
+        table = np.linspace(low, high, _TABLE)
+        after = np.searchsorted(np.maximum.accumulate(self._loss(table)[1]), losses, "right")
+        left, right = table[np.maximum(after - 1, 0)], table[np.minimum(after, _TABLE - 1)]
+        while np.max(right - left) > 1e-13 * (high - low):
+            middle = left + (right - left) / 2
+            fits = self._loss(middle)[1] <= losses
+            left, right = np.where(fits, middle, left), np.where(fits, right, middle)
         left = np.where(after == 0, -np.inf, left)  # guard: cuts-below-loss
         return np.asarray(np.where(losses >= self.max_loss()[1], np.inf, left))
 
