@@ -103,6 +103,14 @@ def test_a_person_sees_the_noise_and_the_price() -> None:
     assert files() == {*GIVEN, "made.csv"}
 
 
+def test_columns_without_a_domain_are_named() -> None:
+    Path("domains.toml").write_text('sex = ["f", "m"]\nscore = [0, 1]\n', encoding="utf-8")
+    assert answer(*ASKED, "--out", "made.csv")["left_out"] == ["age"]
+    shown = run(*ASKED, "--out", "again.csv").stdout
+    assert "without a domain, left out  age\n" in shown
+    assert list(pd.read_csv("again.csv")) == ["sex", "score"]
+
+
 def test_without_a_ledger_it_says_that_nothing_keeps_the_price() -> None:
     result = run(*ASKED, "--out", "made.parquet")
     assert result.exit_code == 0

@@ -189,11 +189,13 @@ def synthesize(
         _write(found, schema, out)
         if beside is not None:
             beside.again = ended is not None and ended is not stopped
+    left_out = [column for column in columns if column not in known and column != unit]
     charged = in_words(found.receipt.charged)
     if json:
         content = {
             "out": str(out),
             "rows": found.size,
+            "left_out": left_out,
             "method": method.value,
             "rho": found.rho,
             "ended": ended,
@@ -206,6 +208,8 @@ def synthesize(
         print_answer(content, {"data": data, "budget": budget}, watch)
         return
     rows = {"rows": f"{found.size:,}", "file": str(out)}
+    if left_out:
+        rows["without a domain, left out"] = ", ".join(left_out)
     if method is SynthesisMethod.mst:
         one, two = found.marginals[0].sigma, found.marginals[-1].sigma
         of_two = f", {two:.6g} of two" if found.pairs else ""
