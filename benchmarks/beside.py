@@ -22,8 +22,6 @@ import importlib
 import json
 import math
 import os
-import resource
-import signal
 import statistics
 import sys
 import time
@@ -35,7 +33,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from questions import drawn, split
+from questions import alone, drawn, split
 
 import tightbudget as tb
 
@@ -201,29 +199,15 @@ def warm(names: list[str]) -> None:
 
 def measured(ask: Callable[[Asked], Ends], asked: Asked, limit: int) -> dict[str, Any]:
     """The ends that a process of its own answers, and its CPU seconds; or why there are none."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reader)
-            signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, 1)
-            os.dup2(silence, 2)
-            os.write(writer, json.dumps(_said(ask, asked)).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        found = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(found) if found else {"failed": f"no answer in {limit} s of CPU"}
+    found, _, _ = alone(lambda: _said(ask, asked), limit, MEMORY)
+    return {"failed": f"no answer in {limit} s of CPU"} if found is None else found
 
 
 def _said(ask: Callable[[Asked], Ends], asked: Asked) -> dict[str, Any]:
     warnings.simplefilter("ignore")
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
     began = time.process_time()
     try:
         lower, upper = ask(asked)

@@ -376,18 +376,26 @@ def question(seed: int, i: int) -> str:
     return drawn(seed, i).text
 
 
-def asked(text: str) -> dict[str, Any]:
-    """One answer with its CPU seconds and its megabytes, made in a process of its own."""
+def alone(
+    ask: Callable[[], dict[str, Any]], seconds: int, memory: int
+) -> tuple[dict[str, Any] | None, int, resource.struct_rusage]:
+    """What a function says in a process of its own, its exit status and what it used.
+
+    Args:
+        ask: the function; what it returns can be written as JSON.
+        seconds: of CPU, after which it is stopped and has said nothing.
+        memory: bytes of addresses that it may have.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.close(reader)
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
             signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-            os.write(writer, json.dumps(_answer(text)).encode())
+            os.write(writer, json.dumps(ask()).encode())
             code = 0
         finally:
             os._exit(code)
@@ -395,7 +403,13 @@ def asked(text: str) -> dict[str, Any]:
     with os.fdopen(reader, "rb") as pipe:
         found = pipe.read()
     _, status, used = os.wait4(child, 0)
-    answer = json.loads(found) if found else _ended(status)
+    return json.loads(found) if found else None, status, used
+
+
+def asked(text: str) -> dict[str, Any]:
+    """One answer with its CPU seconds and its megabytes, made in a process of its own."""
+    found, status, used = alone(lambda: _answer(text), SECONDS, MEMORY)
+    answer = _ended(status) if found is None else found
     return {
         "question": text,
         **answer,

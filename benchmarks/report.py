@@ -174,19 +174,17 @@ def selections(results: dict[str, Any]) -> str:
 
 def questions(results: dict[str, Any]) -> str:
     """The table of a questions.json, as Markdown: times of all drawn questions, and by kind."""
-    headings = (
-        "| questions | asked | median, s | 99 of 100, s | slowest, s | above 1 s | above 3 s "
-        "| stopped | refused | MB |"
-    )
-    lines = [headings, "| --- " * (headings.count("|") - 1) + "|"]
     (seed, found), *_ = results["seeds"].items()
     by_time = sorted(found["kinds"].items(), key=lambda row: -row[1]["median"])
+    rows = []
     for kind, row in [("**all**", found["all"]), *by_time]:
-        cells = [str(row["questions"])]
-        cells += [_number(row[what]) for what in ("median", "p99", "slowest")]
-        cells += [str(row[what]) for what in ("above 1 s", "above 3 s", "stopped", "refused")]
-        lines.append(f"| {' | '.join([kind, *cells, _number(row['mb'])])} |")
-    lines += [
+        times = [_number(row[what]) for what in ("median", "p99", "slowest")]
+        counts = [str(row[what]) for what in ("above 1 s", "above 3 s", "stopped", "refused")]
+        rows.append([kind, str(row["questions"]), *times, *counts, _number(row["mb"])])
+    headings = ["questions", "asked", "median, s", "99 of 100, s", "slowest, s", "above 1 s"]
+    headings += ["above 3 s", "stopped", "refused", "MB"]
+    lines = [
+        *_table(headings, rows),
         "",
         f"CPU seconds; a question is stopped after {results['limit']}. The first questions of seed "
         f"{seed}, {results['date']}: {results['machine']}.",
@@ -196,30 +194,24 @@ def questions(results: dict[str, Any]) -> str:
 
 def beside(results: dict[str, Any]) -> str:
     """The table of a beside.json, as Markdown: first who is faster most often."""
-    headings = (
-        "accountant | asked | answered | by us | faster than us | upper bound below ours "
-        "| below the truth | its time over ours | its ε over ours | of a tenth, more than"
-    )
-    rows = sorted(results["compared"].items(), key=lambda row: -row[1]["faster"])
-    lines = [f"| {headings} |", "| --- " * (headings.count("|") + 1) + "|"]
-    for name, found in rows:
-        share = [
-            "" if found[what] is None else f"{_number(1.0 + found[what])}"
-            for what in ("excess", "excess of a tenth")
-        ]
-        times = "" if found["times"] is None else f"{found['times']:.2g}"
-        counts = [
-            str(found[what])
-            for what in ("asked", "answered", "answered by us", "faster", "tighter", "too low")
-        ]
-        lines.append(f"| {' | '.join([name, *counts, times, *share])} |")
+    rows = []
+    for name, found in sorted(results["compared"].items(), key=lambda row: -row[1]["faster"]):
+        counts = ("asked", "answered", "answered by us", "faster", "tighter", "too low")
+        more = [found[what] for what in ("excess", "excess of a tenth")]
+        quotients = [found["times"], *(None if one is None else 1.0 + one for one in more)]
+        shown = ["" if one is None else _number(one) for one in quotients]
+        rows.append([name, *(str(found[what]) for what in counts), *shown])
+    headings = ["accountant", "asked", "answered", "by us", "faster than us"]
+    headings += ["upper bound below ours", "below the truth", "its time over ours"]
+    headings += ["its ε over ours", "of a tenth, more than"]
     known = {f"{name.partition(',')[0]} {known}" for name, known in results["versions"].items()}
-    versions = ", ".join(sorted(known))
-    lines += [
+    lines = [
+        *_table(headings, rows),
         "",
         f"Questions of `benchmarks/beside.py`, drawn with the seed {results['seed']}, on "
         f"{results['date']}: {results['machine']}. Each answer has {results['limit']} seconds of "
-        f"CPU. The two quotients are medians over the questions that both answer. {versions}.",
+        f"CPU. The quotients are medians over the questions that both answer, and the last column "
+        f"is a ninth decile. {', '.join(sorted(known))}.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -107,7 +107,8 @@ def test_columns_without_a_domain_are_named() -> None:
     Path("domains.toml").write_text('sex = ["f", "m"]\nscore = [0, 1]\n', encoding="utf-8")
     assert answer(*ASKED, "--out", "made.csv")["left_out"] == ["age"]
     shown = run(*ASKED, "--out", "again.csv").stdout
-    assert "without a domain, left out  age\n" in shown
+    assert "without a domain, left out  'age'\n" in shown
+    assert answer(*ASKED, "--row-id", "age", "--out", "no.csv")["left_out"] == []
     assert list(pd.read_csv("again.csv")) == ["sex", "score"]
 
 

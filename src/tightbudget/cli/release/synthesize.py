@@ -189,7 +189,7 @@ def synthesize(
         _write(found, schema, out)
         if beside is not None:
             beside.again = ended is not None and ended is not stopped
-    left_out = [column for column in columns if column not in known and column != unit]
+    left_out = [column for column in columns if column not in {*known, unit, row_id}]
     charged = in_words(found.receipt.charged)
     if json:
         content = {
@@ -209,7 +209,7 @@ def synthesize(
         return
     rows = {"rows": f"{found.size:,}", "file": str(out)}
     if left_out:
-        rows["without a domain, left out"] = ", ".join(left_out)
+        rows["without a domain, left out"] = ", ".join(map(repr, left_out))
     if method is SynthesisMethod.mst:
         one, two = found.marginals[0].sigma, found.marginals[-1].sigma
         of_two = f", {two:.6g} of two" if found.pairs else ""

@@ -23,7 +23,8 @@ _MOST = 2**16  # points of each grid: 100 runs take two seconds, and one long gr
 # and 0.05 this took the least time. Steep losses of rare sampling feel a variance more than the
 # tilt says.
 _FIRST = 0.2
-# Of a pass that asked for a gap so many times smaller it is told whether more points help.
+# More points count as no help only where a pass asked for a gap this many times smaller and did not
+# find it: with fewer points more, where the masses lie on the grids matters as much.
 _TOLD = 4.0
 _ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
 _NARROWEST = 1e-15  # buckets, nats
@@ -181,7 +182,6 @@ class _Search:
             # a first guess may be luckier than the next tilt
             self.part /= min(64.0, max(0.25 if before == math.inf else 0.06, more))
             self.reach = int(self.reach * math.sqrt(min(256.0, max(1.0, more))))
-            # a pass that asked for a gap that is hardly smaller need not have found one
             slow = asked >= _TOLD and gap > 0.6 * before
             helpless = gap > _NOTHING or slow or self.reach > _MOST
             if not goal.met_by(self.known) and helpless:
