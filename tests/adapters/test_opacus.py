@@ -1256,7 +1256,7 @@ MUTATIONS: list[Without] = [
     Without(
         "the upper end",
         {"upper-bound-reported": "return self.bounds(delta, rtol).lower"},
-        lambda: TRUTHS[0][1](counted(TRUTHS[0][0]).get_epsilon(DELTA))[1] <= DELTA,
+        lambda: TRUTHS[0][1](counted(TRUTHS[0][0]).get_epsilon(DELTA))[0] <= DELTA,
     ),
 ]
 
