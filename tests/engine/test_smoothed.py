@@ -81,6 +81,21 @@ def test_where_too_many_digits_would_cancel_nothing_is_said() -> None:
     assert engine.smoothed(EpsilonAt(1e-30), 1e-4) is None
 
 
+@pytest.mark.slow
+def test_lines_that_know_too_few_digits_are_not_made_finer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each finer line takes longer than all before it: nine of them took two minutes."""
+    made, plain = [], smoothed._lines
+
+    def counted(*args):
+        made.append(args)
+        return plain(*args)
+
+    monkeypatch.setattr(smoothed, "_lines", counted)
+    engine = losses((41.2, 4.1e-8, 76_400)).saddle_points[0]
+    assert engine.smoothed(EpsilonAt(9.74e-8), 1e-4) is None
+    assert len(made) <= 3
+
+
 def test_gaps_out_of_reach_and_directions_without_a_path_are_left_to_others() -> None:
     remove, add = losses((1.0, 0.01, 1000)).saddle_points
     assert remove.smoothed(EpsilonAt(1e-6), 1e-7) is None

@@ -15,8 +15,8 @@ from tightbudget.engine.levels.profile import LevelProfile, plan_levels
 from tightbudget.engine.question import Question
 from tightbudget.numerics.bounds import Bounds
 
-# None of these decides a bound. Points of a short grid in the first pass, and how many passes there
-# are, each with more. Of 30 drawn questions of rare sampling most are answered by two.
+# None of these decides a bound. Points of a short grid in the first pass, and how many passes each
+# look may take, with more and more. Of 30 drawn questions of rare sampling two answer most.
 _FEWEST, _PASSES = 2**9, 4
 _MOST = 2**16  # points of each grid: 100 runs take two seconds, and one long grid answers faster
 # The share of the allowed variance that the first buckets of the first pass may add: of 0.2, 0.1
@@ -121,7 +121,7 @@ class _Search:
         most: no answer is larger.
         reach: points of a grid in the next pass.
         part: the share of the allowed variance that its first buckets may add.
-        passes: how many passes may follow.
+        helpless: whether more points would gain little.
         used: points and share of the last pass.
     """
 
@@ -134,7 +134,7 @@ class _Search:
     most: float
     reach: int = 0
     part: float = _FIRST
-    passes: int = _PASSES
+    helpless: bool = False
     used: tuple[int, float] = (0, _FIRST)
 
     def learn(self, goal: _Goal, few: int = _FEW) -> None:
@@ -172,10 +172,12 @@ class _Search:
             if goal.rtol >= _ROUGH / 10 and not goal.rough:  # a wide gap is cheap to reach well
                 self.part /= 4.0
         before, asked = math.inf, math.inf
-        while self.passes and not goal.met_by(self.known):
+        for _ in range(_PASSES):
+            if self.helpless or goal.met_by(self.known):
+                return
             gap = self._pass(goal)
             if gap is None:
-                self.passes = 0
+                self.helpless = True
                 return
             # the gap falls with the variance of the first buckets and the square of the points
             more = 1.5 * gap / goal.rtol
@@ -184,8 +186,7 @@ class _Search:
             self.reach = int(self.reach * math.sqrt(min(256.0, max(1.0, more))))
             slow = asked >= _TOLD and gap > 0.6 * before
             helpless = gap > _NOTHING or slow or self.reach > _MOST
-            if not goal.met_by(self.known) and helpless:
-                self.passes = 0
+            self.helpless = helpless and not goal.met_by(self.known)
             before, asked = gap, more
 
     def _pass(self, goal: _Goal) -> float | None:
@@ -210,7 +211,6 @@ class _Search:
         )
         if plan.base < _NARROWEST:
             return None
-        self.passes -= 1
         profile = LevelProfile(self.parts, plan)
         if self.cache is not None:
             self.cache.remember_profile(self.direction, profile)

@@ -166,8 +166,10 @@ def bounds(
         # the gap of delta is v times the density of the loss; that of eps is a slope less
         room = 0.8 * rtol * (epsilon * slope if seeks else value)
         wanted = math.sqrt(room / max(lines.density(epsilon), 1e-300))
-        goal = max(goal, math.log(value / room) + _SPARE)
+        before, goal = goal, max(goal, math.log(value / room) + _SPARE)
         if not wanted < spread:
+            if found is None and goal == before:
+                return best  # neither the smoothing nor the digits stand in the way
             wanted = 0.7 * spread
         spread = wanted
     return best
