@@ -124,6 +124,26 @@ def rounding_grows_with_the_terms() -> bool:
     return Spread.of(LAPLACE.pair(REMOVE), REMOVE, 64).law.error > 1.2 * 64 * one
 
 
+def many_terms_at_one_edge_round_more() -> bool:
+    one = allocated_ratio._Shares(np.array([0.0, 1.0]))
+    mass = np.append(0.75, np.full(3000, 2.0**-54))
+    at = exact_mass(np.ones(3001))
+    one._add(np.ones(3001, int), exact_mass(mass), exact_mass(mass), at, remove=True)
+    truth = sum(map(Fraction, mass.tolist()))
+    return abs(Fraction(float(one.spread()[1])) - truth) <= Fraction(one.error()) * truth
+
+
+def a_mean_that_has_moved_is_known_no_better() -> bool:
+    law = dataclasses.replace(Spread.of(LAPLACE.pair(REMOVE), REMOVE, 3), drift=1e-3)
+    return law._known(above=True)[1] >= 1.001 and law._known(above=False)[1] <= 0.999
+
+
+def bounds_of_a_nested_epoch_have_no_total() -> bool:
+    """The masses of an epoch from above are bounds, which may sum to more than 1."""
+    nested = allocated._kept_above(GAUSSIAN.allocated(3), 2, REMOVE)
+    return nested.drift == np.inf and allocated._kept_above(GAUSSIAN, 2, REMOVE).drift < 1e-12
+
+
 def what_is_cut_is_lost() -> bool:
     """Ratios between e^-1 and e have no tail beyond the lattice, but sums of many are cut."""
     law = Spread.of(LAPLACE.pair(REMOVE), REMOVE, 500).law
@@ -205,6 +225,21 @@ MUTATIONS = [
         "a sum of products rounds",
         {"sum-rounding": "error += 0.0"},
         rounding_grows_with_the_terms,
+    ),
+    Without(
+        "terms that fall at one edge round together",
+        {"crowd-of-an-edge": "return 16 * UNIT"},
+        many_terms_at_one_edge_round_more,
+    ),
+    Without(
+        "the mean of the law may have moved",
+        {"mean-has-moved": "off = 0.0"},
+        a_mean_that_has_moved_is_known_no_better,
+    ),
+    Without(
+        "bounds of a pair from above have no total",
+        {"bounds-have-no-total": "whole = True"},
+        bounds_of_a_nested_epoch_have_no_total,
     ),
     Without(
         "what is cut off is lost",

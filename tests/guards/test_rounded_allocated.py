@@ -31,11 +31,12 @@ from tightbudget.mechanisms import (
 )
 from tightbudget.mechanisms.allocated_law import Law, Piece
 from tightbudget.mechanisms.allocated_line import AllocationLine, _Line, _Table
-from tightbudget.mechanisms.allocated_plan import Positions
+from tightbudget.mechanisms.allocated_plan import MARGIN, Positions
 from tightbudget.mechanisms.allocated_transform import Logs
 from tightbudget.mechanisms.allocated_wide import _CutRatio
 from tightbudget.numerics import special
 from tightbudget.numerics.enclosure import Enclosure, exact
+from tightbudget.numerics.rounding import double_down, double_up
 from tightbudget.pairs.direction import Direction
 
 
@@ -126,6 +127,108 @@ def test_a_quotient_of_kept_masses_is_known_within_its_error(remove: bool) -> No
         found = Fraction(float(present[i])) / Fraction(float(without[i]))
         assert abs(found / Fraction(r) - 1) <= Fraction(float(off[i])) <= 1e-14
     assert is_raised(allocated_ratio, lambda: one.merged()[1])
+
+
+def test_an_entry_of_a_law_is_known_within_the_crowd_of_its_edge() -> None:
+    """Half of a mass that is added to 0.75 is rounded away, each time in the same direction."""
+    one, n = shares(), 3000
+    mass = np.append(0.75, np.full(n, 2.0**-54))
+    ratio = np.append(0.75, np.where(np.arange(n) % 2, 0.75, 0.6))
+    one._add(np.full(n + 1, 2), exact(mass), exact(mass * ratio), exact(ratio), remove=True)
+    one.add_zero(exact(np.array([0.125])))
+    truths = [Fraction(1, 8), Fraction(0), Fraction(0), Fraction(0)]
+    for m, r in zip(mass.tolist(), ratio.tolist(), strict=True):
+        share = Fraction((r - 0.5) / 0.5)
+        truths[2] += Fraction(m) * share
+        truths[1] += Fraction(m) * (1 - share)
+    error = Fraction(one.error())
+    assert (n + 2) * Fraction(1, 2**53) <= error <= (n + 20) * Fraction(1, 2**53)
+    for found, truth in zip(one.spread().tolist(), truths, strict=True):
+        assert abs(Fraction(found) - truth) <= error * truth
+
+
+def test_a_law_with_few_terms_at_each_edge_is_known_as_well_as_one_of_few() -> None:
+    edges = np.arange(5001.0)
+    one = allocated_ratio._Shares(edges)
+    middle = edges[1:] - 0.3
+    mass = np.full(5000, 1e-4)
+    one._add(np.arange(1, 5001), exact(mass), exact(mass * middle), exact(middle), remove=True)
+    assert one.error() <= 20 * 2.0**-53
+
+
+def test_the_mean_of_a_law_has_moved_no_further_than_its_drift() -> None:
+    one = shares()
+    low, high = np.array([0.3, 0.7, 1.2]), np.array([0.31, 0.7, 1.5])
+    mass = np.array([0.1, 0.3, 0.6])
+    one._add(np.array([1, 2, 3]), exact(mass), exact(mass), Enclosure(low, high), remove=True)
+    truth = sum(
+        Fraction(m) * (Fraction(b) - Fraction(a))
+        for m, a, b in zip(mass.tolist(), low.tolist(), high.tolist(), strict=True)
+    )
+    assert truth <= Fraction(one.drift()) <= truth * (1 + Fraction(1, 10**12))
+    for array, ends in ((one._high, high), (one._low, low)):
+        found = sum(Fraction(m) * Fraction(e) for m, e in zip(array, one.edges, strict=True))
+        held = sum(Fraction(m) * Fraction(e) for m, e in zip(mass, ends, strict=True))
+        assert abs(found - held) <= 8 * Fraction(1, 2**53)
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-9, 1e-12])
+def test_masses_without_their_excess_are_still_above_the_exact_law(
+    above: bool, size: float
+) -> None:
+    """All sums of (r - k)+, or of (k - r)+, in exact rationals; for most laws they are close."""
+    random, closer = np.random.default_rng(3), 0
+    for _ in range(60):
+        n = int(random.integers(3, 12))
+        ratio = np.sort(random.lognormal(0.0, 0.5, n))
+        ratio[0] *= random.integers(0, 2)
+        masses = random.dirichlet(np.ones(n))
+        exact_masses = [Fraction(m) for m in masses.tolist()]
+        most = masses * (1.0 + size * random.uniform(0.0, 1.0, n) ** 2) * (1.0 + 2.0**-52)
+        places = [Fraction(r) for r in ratio.tolist()]
+        whole = sum(exact_masses)
+        mean = sum(m * r for m, r in zip(exact_masses, places, strict=True))
+        # the closest doubles on the side that is asked for
+        ends = (double_down(whole), double_up(mean)) if above else (double_up(whole),)
+        if not above:
+            ends = (*ends, double_down(mean))
+        order = random.permutation(n)
+        less = allocated_above._without_excess(ratio[order], most[order], *ends, above=above)
+        found = [Fraction(m) for m in less[np.argsort(order)].tolist()]
+        for k in (Fraction(0), *places, 10**9):
+            over = [max(Fraction(0), r - k if above else k - r) for r in places]
+            assert sum(m * x for m, x in zip(found, over, strict=True)) >= sum(
+                m * x for m, x in zip(exact_masses, over, strict=True)
+            )
+        before, after = (sum(map(Fraction, x.tolist())) - whole for x in (most, less))
+        closer += after <= before / 10**3 + Fraction(1, 10**14)
+    assert closer > 10
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_nothing_is_taken_from_masses_of_which_no_total_is_known(above: bool) -> None:
+    law = Law(1, (Piece(0, 1, np.array([[0.5, 0.6]])),), 0.0, (0.0, 0.0))
+    spread = allocated_above.Spread(law, Positions(0.0, 0.7), exact(np.zeros(1)))
+    known = spread._known(above=above)
+    most = np.array([0.5, 0.6])
+    less = allocated_above._without_excess(np.array([0.7, 1.4]), most, *known, above=above)
+    assert less.tolist() == most.tolist()
+
+
+def test_what_is_known_of_listed_masses_is_rounded_outwards() -> None:
+    law = of_one_mass(3, 0.0, (1e-3, 2e-3))
+    infinite = Enclosure(np.array([0.01]), np.array([0.03]))
+    spread = allocated_above.Spread(law, Positions(0.0, 1.0), infinite, drift=1e-5)
+    off = Fraction(1e-5) + Fraction(MARGIN)
+    tiny = Fraction(1, 10**14)
+    whole, mean = map(Fraction, spread._known(above=True))
+    assert 1 - Fraction(1e-3) - tiny <= whole <= 1 - Fraction(1e-3)
+    assert 1 - Fraction(0.01) + off <= mean <= 1 - Fraction(0.01) + off + tiny
+    whole, mean = map(Fraction, spread._known(above=False))
+    left = 1 - Fraction(0.03) - Fraction(2e-3) - off
+    assert whole == 1
+    assert left - tiny <= mean <= left
 
 
 # ---------------------------------------------------------------------- one epoch's lines

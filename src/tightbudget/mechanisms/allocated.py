@@ -251,7 +251,9 @@ def _kept_above(base: Mechanism, steps: int, side: Direction, finer: int = 0) ->
     """The law of an epoch's ratio from above."""
     other = Direction.ADD if side is Direction.REMOVE else Direction.REMOVE
     reverse = base.pair(other) if base.is_mutual() else None
-    return Spread.of(base.pair(side), side, steps, finer, reverse=reverse)
+    # a pair that is attained has masses of distributions; one above it may have upper bounds alone
+    whole = base.instance() is None  # guard: bounds-have-no-total
+    return Spread.of(base.pair(side), side, steps, finer, reverse=reverse, whole=whole)
 
 
 # The same question asks for one pair several times: equal pairs are one object.

@@ -26,10 +26,15 @@ from tightbudget.numerics.rounding import (
     LOG,
     UNIT,
     FloatArray,
+    add_down,
     add_up,
     exp_down,
     exp_up,
+    mul_down,
     mul_up,
+    next_down,
+    next_up,
+    sub_down,
     sub_up,
     sum_down,
     sum_up,
@@ -51,6 +56,7 @@ class Spread:
     positions: Positions
     infinite: Enclosure  # the mass that only the output with the record present has
     ends: tuple[float, float] = (0.0, math.inf)  # no ratio > 0 is below or above these
+    drift: float = math.inf  # how far the mean of one ratio may have moved; inf if it is unknown
 
     @staticmethod
     def of(
@@ -60,6 +66,7 @@ class Spread:
         finer: int = 0,
         *,
         reverse: Pair | None = None,
+        whole: bool = False,
     ) -> Spread:
         """The law for ``steps`` ratios of one step's pair.
 
@@ -75,7 +82,9 @@ class Spread:
         rows = one.shares.spread()
         law = Law(1, one.grid.pieces(rows[None, :]), one.shares.error(), one.shares.lost())
         ends = _ends_of_ratio(pair, reverse or pair.reversed(), direction)
-        return Spread(sum_of_many(law, steps, one.plan), one.plan.positions, one.infinite, ends)
+        drift = one.shares.drift() if whole else math.inf
+        summed = sum_of_many(law, steps, one.plan)
+        return Spread(summed, one.plan.positions, one.infinite, ends, drift)
 
     def pair(self, direction: Direction) -> AtomicPair:
         """The pair of the average from above: it dominates the exact one.
@@ -92,6 +101,8 @@ class Spread:
         masses = Enclosure(rows * max(0.0, 1.0 - law.error), most)
         nothing = rows[ratio == 0.0]
         ratio, absent = _clipped(ratio, masses, *self.ends, above=remove)
+        whole, mean = self._known(above=remove)
+        absent = _without_excess(ratio, absent, whole, mean, above=remove)
         # a certain loss: what is in no piece, and an output that no record can leave behind
         # guard: lost-is-infinite
         only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
@@ -123,6 +134,23 @@ class Spread:
             tail_cut=not 0.0 < self.ends[1 if remove else 0] < math.inf,
         )
 
+    def _known(self, *, above: bool) -> tuple[float, float]:
+        """What is known of the sum of the exact masses that are listed, and of their mean ratio.
+
+        The law that the masses are bounds of has the mean that one ratio was given. Where the
+        record is absent its masses sum to 1 with those that are lost; and where it is present,
+        with the lost ones and those of an infinite ratio.
+
+        Args:
+            above: whether a lower bound of the sum and an upper one of the sum of masses times
+                ratios are asked for, or the reverse.
+        """
+        off = add_up(self.drift, MARGIN)  # guard: mean-has-moved
+        if above:
+            return sub_down(1.0, self.law.lost[0]), add_up(1.0, -float(self.infinite.lower[0]), off)
+        gone = add_up(float(self.infinite.upper[0]), self.law.lost[1])
+        return 1.0, add_down(1.0, -gone, -off)
+
 
 def _ends_of_ratio(pair: Pair, reverse: Pair | None, direction: Direction) -> tuple[float, float]:
     """A lower and an upper bound of the ratios > 0 and finite of one step; (0, inf) if unknown.
@@ -138,6 +166,63 @@ def _ends_of_ratio(pair: Pair, reverse: Pair | None, direction: Direction) -> tu
     if other is not None and not never.upper[0] > 0.0:
         least = exp_down(-other.max_loss()[1])
     return least, most
+
+
+def _without_excess(
+    ratio: FloatArray, most: FloatArray, whole: float, mean: float, *, above: bool
+) -> FloatArray:
+    """Upper bounds of masses, without what their sum and their mean have too much.
+
+    Each exact mass is at most ``most``, so that the differences are the masses of a law times
+    E = sum(most) - sum(exact), with a mean M = (sum(most r) - sum(exact r)) / E. By Jensen's
+    inequality their sum of a convex function, linear between neighbouring ratios, is at least E
+    times its value at M, and this what two neighbours around M have of it. So the bounds may
+    do without as much at these two: their sum of such a function is still at least the exact one.
+    And all that is asked of a law is its sums of (r - k)+, or of (k - r)+, for k at its ratios and
+    at 0. The first one is the larger, the more E M there is, and the less E; the second one is the
+    reverse.
+
+    Args:
+        ratio: (n,) >= 0, in any order.
+        most: (n,) upper bounds of the masses.
+        whole: a lower bound of the sum of exact masses, or with ``above`` false an upper bound.
+        mean: an upper bound of the sum of exact masses times ratios, or then a lower bound.
+        above: whether the law is for (r - k)+, else it is for (k - r)+.
+
+    Returns:
+        (n,) masses whose sums of either are at least those of the exact ones.
+    """
+    total, moment = math.fsum(most), math.fsum(most * ratio)
+    if above:
+        excess = add_up(next_up(total), -whole)
+        product = add_down(moment * (1.0 - 4 * UNIT), -mean)
+    else:
+        excess = add_down(next_down(total), -whole)
+        product = add_up(moment * (1.0 + 4 * UNIT), -mean)
+    if not (excess > 0.0 and product > 0.0):
+        return most
+    held = most > 0.0
+    low, high = held & (ratio <= product / excess), held & (ratio > product / excess)
+    if not (low.any() and high.any()):
+        return most
+    i = int(np.argmax(np.where(low, ratio, -math.inf)))
+    j = int(np.argmin(np.where(high, ratio, math.inf)))
+    x, y = float(ratio[i]), float(ratio[j])
+    if not x > 0.0:
+        return most
+    if above:  # enough at k = x and at k = 0: both sides are linear between them
+        of_y = sub_down(product, mul_up(x, excess)) / sub_up(y, x) * (1.0 - 4 * UNIT)
+        of_x = sub_down(product, mul_up(of_y, y)) / x * (1.0 - 4 * UNIT)
+    else:  # enough at k = y, and as k grows
+        of_x = sub_down(mul_down(y, excess), product) / sub_up(y, x) * (1.0 - 4 * UNIT)
+        of_y = sub_down(excess, of_x)
+    if not (of_x > 0.0 and of_y > 0.0):
+        return most
+    share = min(1.0, float(most[i]) / of_x, float(most[j]) / of_y) * (1.0 - 4 * UNIT)
+    less = most.copy()
+    less[i] = max(0.0, sub_up(float(most[i]), mul_down(share, of_x)))
+    less[j] = max(0.0, sub_up(float(most[j]), mul_down(share, of_y)))
+    return less
 
 
 # Between a lattice point and the end of all ratios there is at least this share of the end, so that

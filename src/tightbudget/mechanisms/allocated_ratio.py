@@ -118,6 +118,8 @@ class _Shares:
         # one direction, and the larger of both at each edge is one in both directions
         self._high, self._low = np.zeros(edges.size), np.zeros(edges.size)
         self._lost = [(0.0, 0.0)]
+        self._crowd = np.zeros(edges.size, dtype=np.intp)  # how many terms each edge is the sum of
+        self._drift = [0.0]
         # of each cell that is kept below: index, absent, present, relative error
         self._cells: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]] = []
 
@@ -182,6 +184,7 @@ class _Shares:
             return
         self._high[0] += absent.upper[0]
         self._low[0] += absent.upper[0]
+        self._crowd[0] += 1
         nothing = np.zeros(1)
         self._cells.append((nothing, absent.lower, nothing, nothing))
 
@@ -196,9 +199,24 @@ class _Shares:
         return add_up(*absent), add_up(*present)
 
     def error(self) -> float:
-        """The relative error that rounding may have made in an entry of :meth:`spread`."""
-        crowd = sum(cells[0].size for cells in self._cells)
-        return (crowd + 16) * UNIT
+        """The relative error that rounding may have made in an entry of :meth:`spread`.
+
+        An entry is the sum of the terms that fall at its edge: a sum of n terms >= 0 rounds n - 1
+        times in any order, each time by a unit of 2^-53 of itself at most. A term is a mass times
+        its share, or times 1 less that: two roundings. The share itself may be off: it then keeps
+        a mean that is off by three units of itself, which ``MARGIN`` counts. That is n + 1 units;
+        16 leave room for products of errors, and for a share that sums of parts round once more.
+        """
+        return (int(np.max(self._crowd)) + 16) * UNIT  # guard: crowd-of-an-edge
+
+    def drift(self) -> float:
+        """By how much spreading may have moved the mean ratio, at most.
+
+        A cell's mean ratio is known as an interval. The mass that goes to its ends keeps the upper
+        end of that in one direction, and the lower one in the other: each is off by the length of
+        the interval at most, and as much of the whole as the cell holds.
+        """
+        return add_up(*self._drift)
 
     # Proof: proofs/order.v, theorem merge_law
     def merged(self) -> tuple[FloatArray, float]:
@@ -246,6 +264,9 @@ class _Shares:
             share = np.clip((at - left) / width, 0.0, 1.0)  # guard: mean-is-kept
             array += np.bincount(cell, absent.upper * share, n)
             array += np.bincount(cell - 1, absent.upper * (1.0 - share), n)
+        self._crowd += np.bincount(cell, minlength=n) + np.bincount(cell - 1, minlength=n)
+        low, high = (np.clip(end, left, left + width) for end in (ratio.lower, ratio.upper))
+        self._drift.append(sum_up(absent.upper * (high - low)) * (1.0 + 8 * UNIT))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             middle = (ratio.lower + ratio.upper) / 2.0
             off = (ratio.upper - ratio.lower) / (2.0 * middle) + 8 * UNIT
