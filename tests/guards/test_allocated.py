@@ -119,6 +119,20 @@ def what_is_dropped_below_is_rounded_outwards() -> bool:
     return True
 
 
+def masses_below_are_off_whatever_they_sum_to() -> bool:
+    """All of P may be less at large losses and more at small ones, and Q the other way round."""
+    loss = np.linspace(-1.0, 1.0, 4000)
+    q = np.exp(-8.0 * loss**2)
+    q /= np.sum(q)
+    p = q * np.exp(loss)
+    p /= np.sum(p)
+    error, sign = 1e-4, np.where(loss > 0.0, -1.0, 1.0)
+    pair = allocated_below._pair_below(np.array([q, p]), error, zero(), REMOVE)
+    truth = float(np.sum(np.maximum(0.0, p * (1 + error * sign) - q * (1 - error * sign))))
+    atoms = pair.atoms()
+    return float(np.sum(np.maximum(0.0, atoms.p.lower - atoms.q.upper))) <= truth
+
+
 def rounding_grows_with_the_terms() -> bool:
     one = allocated_ratio.OneRatio.of(LAPLACE.pair(REMOVE), REMOVE, 64).shares.error()
     return Spread.of(LAPLACE.pair(REMOVE), REMOVE, 64).law.error > 1.2 * 64 * one
@@ -220,6 +234,11 @@ MUTATIONS = [
         "rounding lowers masses below",
         {"merged-rounding": "least, most = p, q"},
         what_is_below_is_worth_less,
+    ),
+    Without(
+        "masses of a chain of tests are off by their error",
+        {"chain-rounding": "most = 8 * UNIT"},
+        masses_below_are_off_whatever_they_sum_to,
     ),
     Without(
         "a sum of products rounds",

@@ -22,6 +22,7 @@ from tests.guards.test_rounded_values import within
 
 from tightbudget.mechanisms import (
     allocated_above,
+    allocated_below,
     allocated_law,
     allocated_line,
     allocated_ratio,
@@ -156,19 +157,21 @@ def test_a_law_with_few_terms_at_each_edge_is_known_as_well_as_one_of_few() -> N
     assert one.error() <= 20 * 2.0**-53
 
 
+def dot(x: list[Fraction], y: list[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
+
+
 def test_the_mean_of_a_law_has_moved_no_further_than_its_drift() -> None:
     one = shares()
     low, high = np.array([0.3, 0.7, 1.2]), np.array([0.31, 0.7, 1.5])
     mass = np.array([0.1, 0.3, 0.6])
     one._add(np.array([1, 2, 3]), exact(mass), exact(mass), Enclosure(low, high), remove=True)
-    truth = sum(
-        Fraction(m) * (Fraction(b) - Fraction(a))
-        for m, a, b in zip(mass.tolist(), low.tolist(), high.tolist(), strict=True)
-    )
+    lengths = [Fraction(b) - Fraction(a) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    truth = dot([Fraction(m) for m in mass.tolist()], lengths)
     assert truth <= Fraction(one.drift()) <= truth * (1 + Fraction(1, 10**12))
     for array, ends in ((one._high, high), (one._low, low)):
-        found = sum(Fraction(m) * Fraction(e) for m, e in zip(array, one.edges, strict=True))
-        held = sum(Fraction(m) * Fraction(e) for m, e in zip(mass, ends, strict=True))
+        found = dot(*[[Fraction(x) for x in row.tolist()] for row in (array, one.edges)])
+        held = dot([Fraction(m) for m in mass.tolist()], [Fraction(e) for e in ends.tolist()])
         assert abs(found - held) <= 8 * Fraction(1, 2**53)
 
 
@@ -187,21 +190,19 @@ def test_masses_without_their_excess_are_still_above_the_exact_law(
         exact_masses = [Fraction(m) for m in masses.tolist()]
         most = masses * (1.0 + size * random.uniform(0.0, 1.0, n) ** 2) * (1.0 + 2.0**-52)
         places = [Fraction(r) for r in ratio.tolist()]
-        whole = sum(exact_masses)
-        mean = sum(m * r for m, r in zip(exact_masses, places, strict=True))
+        whole = sum(exact_masses, Fraction(0))
+        mean = dot(exact_masses, places)
         # the closest doubles on the side that is asked for
-        ends = (double_down(whole), double_up(mean)) if above else (double_up(whole),)
-        if not above:
-            ends = (*ends, double_down(mean))
+        ends = double_up(whole), double_down(mean)
+        if above:
+            ends = double_down(whole), double_up(mean)
         order = random.permutation(n)
         less = allocated_above._without_excess(ratio[order], most[order], *ends, above=above)
         found = [Fraction(m) for m in less[np.argsort(order)].tolist()]
-        for k in (Fraction(0), *places, 10**9):
+        for k in (Fraction(0), *places, Fraction(10**9)):
             over = [max(Fraction(0), r - k if above else k - r) for r in places]
-            assert sum(m * x for m, x in zip(found, over, strict=True)) >= sum(
-                m * x for m, x in zip(exact_masses, over, strict=True)
-            )
-        before, after = (sum(map(Fraction, x.tolist())) - whole for x in (most, less))
+            assert dot(found, over) >= dot(exact_masses, over)
+        before, after = (sum(map(Fraction, x.tolist()), -whole) for x in (most, less))
         closer += after <= before / 10**3 + Fraction(1, 10**14)
     assert closer > 10
 
@@ -229,6 +230,71 @@ def test_what_is_known_of_listed_masses_is_rounded_outwards() -> None:
     left = 1 - Fraction(0.03) - Fraction(2e-3) - off
     assert whole == 1
     assert left - tiny <= mean <= left
+
+
+def worth(p: list[Fraction], q: list[Fraction], k: Fraction) -> Fraction:
+    return sum((max(Fraction(0), a - k * b) for a, b in zip(p, q, strict=True)), Fraction(0))
+
+
+@pytest.mark.parametrize("error", [1e-4, 1e-6])
+def test_masses_below_with_sums_of_1_are_dominated_whatever_the_exact_ones_are(
+    error: float,
+) -> None:
+    """Exact masses are off by the whole error, upwards on one side of some output or the other."""
+    random, found, asked = np.random.default_rng(5), 0, 0
+    for turn in range(8):
+        n, size = 200, Fraction(error)
+        loss = np.sort(random.normal(0.0, 0.3, n))
+        absent = random.dirichlet(np.full(n, 20.0))
+        rows = np.array([absent, absent * np.exp(loss)])
+        rows[1] *= (1.0 - 1e-2) / np.sum(rows[1])
+        rows *= 1.0 - 3.0 * error * random.integers(0, 2)  # what is left may be much or nothing
+        rows[0] *= 1.0 - 1e-3
+        pair = allocated_below._with_totals(rows[1], rows[0], error, 1e-2, 1e-3)
+        if pair is None:
+            continue
+        found += 1
+        of_p, of_q = ([Fraction(x) for x in row.tolist()] for row in pair)
+        near = Fraction(1, 10**15)
+        assert -near <= sum(of_p, Fraction(1e-2)) - 1 <= 0 <= sum(of_q, Fraction(1e-3)) - 1 <= near
+        cut = int(random.integers(1, n - 1)) if turn else n // 2
+        p, q = ([Fraction(x) for x in row] for row in (rows[1].tolist(), rows[0].tolist()))
+        for sign in (1, -1):
+            far = [sign * size if i < cut else -sign * size for i in range(n)]
+            exact_p = [x * (1 + off) for x, off in zip(p, far, strict=True)]
+            exact_q = [x * (1 - off) for x, off in zip(q, far, strict=True)]
+            # what is left of 1 is one more output
+            exact_p.append(1 - Fraction(1e-2) - sum(exact_p, Fraction(0)))
+            exact_q.append(1 - Fraction(1e-3) - sum(exact_q, Fraction(0)))
+            if min(exact_p[-1], exact_q[-1]) < 0:  # these masses cannot be
+                continue
+            asked += 1
+            for k in map(Fraction, np.exp(np.linspace(-0.6, 0.6, 9)).tolist()):
+                assert worth(of_p, of_q, k) <= worth(exact_p, exact_q, k)
+    assert found > 3
+    assert asked > 5
+
+
+@pytest.mark.parametrize("infinite", [0.0, 1e-2])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_masses_below_sum_to_1_with_what_one_side_has_alone(
+    direction: Direction, infinite: float
+) -> None:
+    n = 3000
+    loss = np.linspace(-1.0, 1.0, n)
+    absent = np.exp(-8.0 * (loss + 0.06) ** 2)
+    absent = np.append(0.05, 0.95 * absent / np.sum(absent))  # the first one has no record
+    present = np.append(0.0, absent[1:] * np.exp(loss))
+    present *= (1.0 - infinite) / np.sum(present)
+    at = exact(np.array([infinite]))
+    pair = allocated_below._pair_below(np.array([absent, present]), 1e-9, at, direction)
+    with_record, without = (float(np.sum(end)) for end in (pair.given.p.lower, pair.given.q.upper))
+    only_p, only_q = float(pair.p_only().lower[0]), float(pair.q_only().upper[0])
+    assert 1.0 - 1e-12 <= with_record + only_p <= 1.0
+    assert 1.0 <= without + only_q <= 1.0 + 1e-11
+    remove = direction is Direction.REMOVE
+    assert only_p == pytest.approx(infinite if remove else 0.05, rel=1e-8)
+    assert only_q == pytest.approx(0.05 if remove else infinite, abs=1e-9)
 
 
 # ---------------------------------------------------------------------- one epoch's lines
