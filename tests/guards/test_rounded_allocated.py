@@ -20,6 +20,7 @@ from tests.balls import ball, mass
 from tests.guards.test_rounded_gaussian import is_raised
 from tests.guards.test_rounded_values import within
 
+import tightbudget as tb
 from tightbudget.mechanisms import (
     allocated_above,
     allocated_below,
@@ -205,6 +206,15 @@ def test_masses_without_their_excess_are_still_above_the_exact_law(
         before, after = (sum(map(Fraction, x.tolist()), -whole) for x in (most, less))
         closer += after <= before / 10**3 + Fraction(1, 10**14)
     assert closer > 10
+
+
+def test_a_law_whose_mean_is_kept_from_below_sums_to_1_under_q() -> None:
+    added = Direction.ADD
+    spread = allocated_above.Spread.of(tb.Laplace(1.0).pair(added), added, 20, whole=True)
+    pair = spread.pair(added)
+    ends = [*pair.atoms().q.upper.tolist(), float(pair.q_only().upper[0])]
+    whole = sum(map(Fraction, ends), Fraction(0))
+    assert 1 <= whole <= 1 + Fraction(1, 10**15)
 
 
 @pytest.mark.parametrize("above", [True, False])

@@ -126,7 +126,9 @@ class Spread:
             alone = float(self.infinite.lower[0]), float(self.infinite.upper[0]) + law.lost[1]
         spare = 1.0 / max(1.0, (float(np.sum(q.lower)) + alone[0]) * (1.0 + 1e-12))
         q = Enclosure(q.lower * spare, q.upper)
-        rest = Enclosure(np.array([alone[0] * spare]), np.array([min(1.0, alone[1])]))
+        # a mean that is kept from below leaves Q short of 1: outputs of Q alone are worth nothing
+        most_rest = min(1.0, max(alone[1], sub_up(1.0, next_down(math.fsum(q.upper)))))
+        rest = Enclosure(np.array([alone[0] * spare]), np.array([most_rest]))
         return AtomicPair(
             Atoms(ends, q, loss - margin, loss + margin),
             only_p=exact(certain),
@@ -135,7 +137,7 @@ class Spread:
         )
 
     def _known(self, *, above: bool) -> tuple[float, float]:
-        """What is known of the sum of the exact masses that are listed, and of their mean ratio.
+        """Returns bounds of the sum of the exact masses that are listed, and of their mean ratio.
 
         The law that the masses are bounds of has the mean that one ratio was given. Where the
         record is absent its masses sum to 1 with those that are lost; and where it is present,
