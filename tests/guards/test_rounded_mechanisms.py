@@ -233,7 +233,7 @@ def test_one_gaussian_step(m: float) -> None:
         assert within(float(bins.p.lower[k]), p, float(bins.p.upper[k]))
         assert within(float(bins.q.lower[k]), q * arb(b).exp(), float(bins.q.upper[k]))
         assert within(float(bins.w.lower[k]), q * arb(b).exp() / p, float(bins.w.upper[k]))
-    for epsilon in (0.1 * m, m, 3.0 * m):
+    for epsilon in (-3.0 * m, -m * m, -0.1 * m, 0.1 * m, m, 3.0 * m):
         p, q = (mass(arb(epsilon) / arb(m) + side * arb(m) / 2, None) for side in (-1, 1))
         found = pair.closed_delta(epsilon)
         assert found is not None

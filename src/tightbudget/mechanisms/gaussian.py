@@ -14,8 +14,21 @@ from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.enclosure import exact, exp_enclosure, where
-from tightbudget.numerics.rounding import UNIT, FloatArray, double_down
-from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
+from tightbudget.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    add_down,
+    add_up,
+    double_down,
+    exp_down,
+    exp_up,
+)
+from tightbudget.numerics.special import (
+    half_square_exp,
+    normal_cells,
+    normal_tails,
+    short_normal_cells,
+)
 from tightbudget.numerics.validate import in_double_range, positive
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Bins, Pair, Sketch
@@ -145,10 +158,18 @@ class GaussianPair(Pair):
     def closed_delta(self, epsilon: float) -> tuple[float, float] | None:
         if not abs(epsilon) <= 600.0:  # beyond, e^eps leaves the range of doubles
             return None
-        above = self.bins(np.array([epsilon]), np.zeros(1))
-        lower = float(above.p.lower[1]) - float(above.q.upper[1])
-        upper = float(above.p.upper[1]) - float(above.q.lower[1])
-        return lower - 2 * UNIT * abs(lower), upper + 2 * UNIT * abs(upper)
+        # P(N > zp) - e^eps P(N > zq), where e^eps e^(-zq^2/2) = e^(-zp^2/2)
+        m = self.m
+        z = np.array([epsilon / m - m / 2, epsilon / m + m / 2])
+        a, dz = np.abs(z), 4 * UNIT * (abs(epsilon / m) + m / 2)  # as in `bins`
+        slack = dz * np.array([1.0, 1.0 + (a[0] + 1.0) / (a[1] + 1.0)])
+        tails = normal_tails(a, slack, half_square_exp(z[:1]))
+        (p_low, q_low), (p_high, q_high) = tails.lower.tolist(), tails.upper.tolist()
+        if z[0] < 0.0:
+            p_low, p_high = add_down(1.0, -p_high), add_up(1.0, -p_low)
+        if z[1] < 0.0:
+            q_low, q_high = add_down(exp_down(epsilon), -q_high), add_up(exp_up(epsilon), -q_low)
+        return add_down(p_low, -q_high), add_up(p_high, -q_low)
 
     def lines_are_closer(self) -> bool:
         # a gap of 1e-13 against one of up to 3e-9, measured for sigma from 1 to 5,000

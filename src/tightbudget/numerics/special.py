@@ -120,6 +120,22 @@ def log_g_up(c: float) -> float:
     return -add_down(mul_down(c, log1p_down(next_down(1.0 / c))), log1p_down(c))
 
 
+def normal_tails(a: FloatArray, slack: FloatArray, decay: FloatArray) -> Enclosure:
+    """Encloses w(a) P(N > a) for a standard normal variable N and a positive function w.
+
+    Args:
+        a: (n,) points >= 0.
+        slack, decay: (n,) as in :func:`normal_cells`.
+    """
+    # the rounding of a / sqrt(2) moves erfcx by 2^-52 at most, since |d ln erfcx(x) / d ln x| < 1:
+    # 8 units are for that and for three products. Beyond e^700 the lower bound is 0 and the upper
+    # one inf in any case
+    margin = (ERFCX_ULPS + HALF_SQUARE_ULPS + 8.0) * 2 * UNIT + slack * (a + slack + 1.0)
+    margin = np.expm1(np.minimum(margin, 700.0))
+    t = 0.5 * sp.erfcx(a * _SQRT_HALF) * decay
+    return Enclosure(_zero_below_tiny(t * np.maximum(0.0, 1.0 - margin)), t * (1.0 + margin) + TINY)
+
+
 def normal_cells(
     z: FloatArray,
     slack: FloatArray,
@@ -150,13 +166,7 @@ def normal_cells(
     definition. Short cells lose relative precision (see ``short_normal_cells``).
     """
     a = np.abs(z)
-    # the smaller one of the two tails; the rounding of a / sqrt(2) moves erfcx by 2^-52 at
-    # most, because |d ln erfcx(x) / d ln x| < 1. 8 units are for that and for three products;
-    # beyond e^700 the lower bound is 0 and the upper one inf in any case
-    margin = (ERFCX_ULPS + HALF_SQUARE_ULPS + 8.0) * 2 * UNIT + slack * (a + slack + 1.0)
-    margin = np.expm1(np.minimum(margin, 700.0))
-    t = 0.5 * sp.erfcx(a * _SQRT_HALF) * decay
-    tail = Enclosure(_zero_below_tiny(t * np.maximum(0.0, 1.0 - margin)), t * (1.0 + margin) + TINY)
+    tail = normal_tails(a, slack, decay)  # the smaller one of the two
     # P(0 < N < |z|), for the one cell around 0; its slope is the density, of which 1 % more pays
     # for the density's own rounding
     b = 0.5 * sp.erf(a * _SQRT_HALF)
