@@ -154,16 +154,6 @@ def _pair_below(
     remove = direction is Direction.REMOVE
     # the record shows for certain where one of its ratios is infinite
     certain = exact(infinite.lower) if remove else exact(0.0)
-    unseen = float(infinite.lower[0])
-    if remove:
-        unseen = sum_down(never) * max(0.0, 1.0 - 2.0 * error)
-    whole_pair = _with_totals(p, q, error, float(certain.lower[0]), unseen)
-    if whole_pair is not None:
-        p, q = whole_pair
-        # quotients of doubles are in order but for some units, and so they are for less of P
-        ends = Enclosure(p * (1.0 - 8 * UNIT), p)
-        pair = AtomicPair.from_masses(ends, exact(q), rest_q=max(0.0, 1.0 - sum_down(q)))
-        return replace(pair, only_p=pair.only_p + certain)
     # all outputs that were dropped are one more, with at least this much of P and at most that of Q
     # little is left of 1, so that the sums are exact but for one rounding
     # guard: dropped-of-p
@@ -171,6 +161,17 @@ def _pair_below(
     lost = sub_down(sub_down(1.0, whole), float(infinite.upper[0]) if remove else 0.0)
     # guard: dropped-of-q
     kept = mul_down(sub_down(1.0, error), next_down(math.fsum(q)))
+    if lost <= _TELLING * error:
+        unseen = float(infinite.lower[0])
+        if remove:
+            unseen = sum_down(never) * max(0.0, 1.0 - 2.0 * error)
+        whole_pair = _with_totals(p, q, error, float(certain.lower[0]), unseen)
+        if whole_pair is not None:
+            p, q = whole_pair
+            # quotients of doubles are in order but for some units, and so they are for less of P
+            ends = Enclosure(p * (1.0 - 8 * UNIT), p)
+            pair = AtomicPair.from_masses(ends, exact(q), rest_q=max(0.0, 1.0 - sum_down(q)))
+            return replace(pair, only_p=pair.only_p + certain)
     if lost > error:
         p = np.append(p, lost * (1.0 - 1e-9))
         q = np.append(q, max(sub_up(1.0, kept), error) * (1.0 + 1e-9))
@@ -185,6 +186,11 @@ def _pair_below(
     return replace(pair, only_p=pair.only_p + certain)
 
 
+# Where outputs that were dropped have more than this many times the error of a mass, they are one
+# output, whose quotient tells more than the error takes. Measured: up to 4 times the error where a
+# record is in one step of an epoch, and 50,000 times in two of 20 steps, whose epsilon would lose
+# 1 % of its lower bound. Affects width, never truth.
+_TELLING = 100.0
 # Outputs between both halves are joined while they have at most this share of all masses: around
 # the median of a normal law they have 2e-6 of its variance. Affects width, never truth.
 _JOINED = 1.0 / 64.0
