@@ -1,4 +1,4 @@
-"""Compositions of many different pairs: few that dominate them, and few that resemble them."""
+"""Compositions of many different pairs: few between which they lie, and few that resemble them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 import tightbudget as tb
 from tightbudget.engine import methods
 from tightbudget.engine.buckets import compose
-from tightbudget.engine.buckets.compose import Parts
+from tightbudget.engine.buckets.compose import Demand, Part, Parts
 from tightbudget.engine.buckets.reading import on_buckets
+from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.levels import refine
+from tightbudget.engine.levels.profile import LevelProfile, plan_levels
 from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
-from tightbudget.numerics.bounds import Bounds
 from tightbudget.pairs.direction import Direction
 
 rates = st.floats(1e-6, 0.9)
@@ -60,8 +61,8 @@ def parts_of(run: tb.Composition) -> Parts:
     return Parts.of(run.pairs(Direction.REMOVE))
 
 
-def as_mechanisms(parts: Parts) -> tb.Composition:
-    pairs = [(part.pair, part.count) for part in parts.parts]
+def as_mechanisms(chosen: tuple[Part, ...]) -> tb.Composition:
+    pairs = [(part.pair, part.count) for part in chosen]
     return tb.compose([
         tb.Gaussian(1.0, pair.base.m).subsampled(pair.q) * count
         for pair, count in pairs
@@ -69,15 +70,56 @@ def as_mechanisms(parts: Parts) -> tb.Composition:
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize("most", [1, 3, 7, 20])
-def test_few_pairs_dominate_many(most: int) -> None:
+def near(epsilon: float) -> Demand:
+    """A demand for delta near an epsilon, with a plain tilt."""
+    return Demand(Saddle(3.0, epsilon, math.log(1e-4), 1.0, 0.0, 3.0), 1e-4, 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.5, 1e9])
+def test_many_pairs_lie_between_few(apart: float) -> None:
     exact = schedule([0.8 + 0.2 * i for i in range(7)], 0.05, 3)
-    above = parts_of(exact).above(most)
-    assert above is not None
-    assert len(above.parts) <= most
-    assert sum(part.count for part in above.parts) == 21
+    both = parts_of(exact).between(near(1.0), apart)
+    assert len(both) in ({0.0: [7], 0.5: [2, 3, 4, 5, 6], 1e9: [1]}[apart])
+    below, above = (as_mechanisms(side) for side in zip(*both, strict=True))
     for epsilon in (0.3, 2.0):
-        assert as_mechanisms(above).delta(epsilon).upper >= exact.delta(epsilon).lower
+        known = exact.delta(epsilon)
+        assert below.delta(epsilon).lower <= known.upper
+        assert above.delta(epsilon).upper >= known.lower
+    assert sum(part.count for part, _ in both) == sum(part.count for _, part in both) == 21
+
+
+def test_noises_and_rates_in_no_order_lie_between_few() -> None:
+    """Pairs of which neither is known to dominate the other are not put together."""
+    sampled = [(1.0, 0.1), (1.5, 0.2), (2.0, 0.1), (2.2, 0.1), (0.9, 0.05)]
+    exact = tb.compose([tb.Gaussian(sigma).subsampled(rate) for sigma, rate in sampled])
+    parts = parts_of(exact)
+    both = parts.between(near(1.0), 1e9)
+    assert 1 < len(both) < len(parts.parts)
+    for one, other in both:
+        assert other.pair.dominating_both(one.pair) == other.pair
+    below, above = (as_mechanisms(side) for side in zip(*both, strict=True))
+    assert below.delta(1.0).lower <= exact.delta(1.0).lower
+    assert above.delta(1.0).upper >= exact.delta(1.0).upper
+
+
+def test_pairs_of_which_one_may_see_an_infinite_loss_are_not_put_together() -> None:
+    truncated = tb.TruncatedGaussian(1.0, 3.0)
+    run = tb.compose([truncated.subsampled(0.1), truncated.subsampled(0.2)])
+    assert run.delta(50.0).lower > 0.0
+    assert len(parts_of(run).between(near(1.0), 1e9)) == 2
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_grids_of_pairs_above_and_below_hold_the_exact_delta(direction: Direction) -> None:
+    run = schedule([0.8, 1.0, 1.2, 1.4], 1e-2, 5)
+    parts = Parts.of(run.pairs(direction))
+    plan = plan_levels(parts, near(0.1), 256, parts.between(near(0.1), 1e9))
+    assert len(plan.runs) == 1
+    profile = LevelProfile(parts, plan)
+    (alone,) = (one for one in run.engine.apart() if one.directions == (direction,))
+    exact, bounds = alone.answer(DeltaAt(0.1), 1e-3).bounds, profile.delta(0.1)
+    assert 0.0 < bounds.lower < 0.9 * exact.lower
+    assert 1.0 > bounds.upper > 1.1 * exact.upper
 
 
 def test_few_pairs_resemble_many() -> None:
@@ -106,20 +148,9 @@ def test_a_tilt_that_few_parts_begin_is_that_of_all(kinds: int, question: Questi
     assert fast.epsilon == pytest.approx(slow.epsilon, rel=0.02)
 
 
-def test_of_mixed_kinds_no_pairs_above_are_known() -> None:
+def test_of_mixed_kinds_none_is_above_another() -> None:
     mixed = tb.Laplace(1.0) * 2 + tb.Gaussian(1.0) * 3
-    assert parts_of(mixed).above(1) is None
-
-
-def test_pairs_that_dominate_give_an_upper_bound_only() -> None:
-    run = schedule([0.8, 1.0, 1.2, 1.4], 1e-3, 5)
-    parts, asked = parts_of(run), on_buckets(EpsilonAt(1e-6))
-    start = Bounds(0.0, math.inf)
-    search = refine._Search(asked, parts, asked.first_tilt(parts), None, 0, start, math.inf)
-    search.learn(refine._Goal(0.02, 1e-9, None, rough=True), few=1)
-    exact = run.epsilon(1e-6)
-    assert search.known.upper >= exact.lower
-    assert search.known.lower <= exact.upper
+    assert len(parts_of(mixed).between(near(1.0), 1e9)) == 2
 
 
 @pytest.mark.slow
@@ -130,7 +161,7 @@ def test_a_schedule_is_answered_as_by_all_its_pairs(seed: int) -> None:
     rate, delta = (float(10.0 ** draw.uniform(*ends)) for ends in ((-7.0, -3.5), (-11.0, -6.0)))
     runs = int(draw.integers(1, 100))
     slow = schedule(noises, rate, runs).epsilon(delta)
-    with mock.patch.object(refine, "_MANY", 8), mock.patch.object(methods, "_MANY", 8):
+    with mock.patch.object(refine, "_MANY", 12), mock.patch.object(methods, "_MANY", 12):
         fast = schedule(noises, rate, runs).epsilon(delta)
     assert fast.relative_gap <= 1e-4
     assert fast.lower <= slow.upper

@@ -136,17 +136,65 @@ class Parts:
         )
 
     # Proof: proofs/order.v, theorems products, adaptive, repeated
-    def above(self, most: int) -> Parts | None:
-        """A composition of at most so many different pairs that dominates this one, if known."""
-        pairs = []
-        for group in self._groups(most):
-            pair: Pair | None = group[0].pair
-            for one in group[1:]:
-                pair = None if pair is None else pair.dominating_both(one.pair)
-            if pair is None or self.certain:
-                return None
-            pairs.append((pair, sum(one.count for one in group)))  # guard: above-counts-all
-        return Parts.of(tuple(pairs))
+    def between(self, demand: Demand, most: float) -> Between:
+        """Few parts between which these lie: (dominated, dominating) ones with the same counts.
+
+        Guarantee: a composition with any of the dominating parts in place of these dominates this
+        one, and one with any of the others is dominated. No part with a loss of +inf is replaced.
+
+        Args:
+            demand: where on the curve both are to be near each other.
+            most: how far ln delta of both may be apart there, about.
+        """
+        saddle = demand.saddle
+        logs = []
+        for sketch, _ in self.picture.without_tail(
+            math.log(demand.tail) + saddle.log_delta
+        ).sketches:
+            # many losses make delta, or one large one, which a tilt may say little about
+            gain = -np.expm1(np.minimum(0.0, saddle.epsilon - sketch.losses))
+            alone = float(np.dot(np.exp(sketch.log_masses - saddle.log_delta), gain))
+            logs.append(tilted_moments(sketch, saddle.theta)[0] + alone)
+        share, groups = most / len(logs), [[i] for i in range(len(logs))]
+        while most > 0.0:
+            found, apart = list[list[int]](), 0.0
+            for chain in self._chains:
+                group, runs, off = list[int](), 0, 0.0
+                for i in chain:
+                    runs += self.parts[i].count
+                    wider = runs * abs(logs[i] - logs[group[0]]) if group else 0.0
+                    if wider > share:
+                        found.append(group)
+                        apart += off
+                        group, runs, wider = [], self.parts[i].count, 0.0
+                    group.append(i)
+                    off = wider
+                found.append(group)
+                apart += off
+            if apart <= most:
+                groups = found
+            if apart > most or len(found) == len(self._chains):
+                break
+            share *= 2.0
+        both: Between = []
+        for group in groups:
+            count = sum(self.parts[i].count for i in group)  # guard: between-counts-all
+            first, last = (replace(self.parts[group[i]], count=count) for i in (0, -1))
+            both.append((first, last))
+        return both
+
+    @functools.cached_property
+    def _chains(self) -> list[list[int]]:
+        """The numbers of the parts in rows, in which each part is dominated by the next one."""
+        means = [tilted_moments(part.sketch, 0.0)[1] for part in self.parts]
+        kinds = [type(part.pair).__name__ for part in self.parts]
+        rows = list[list[int]]()
+        for i in sorted(range(len(means)), key=lambda i: (kinds[i], means[i])):
+            if rows and _dominates(self.parts[i].pair, self.parts[rows[-1][-1]].pair):
+                rows[-1].append(i)
+            else:
+                rows.append([i])
+        return rows
 
     def _groups(self, most: int) -> list[tuple[Part, ...]]:
         """The parts in at most so many groups of about the same mean loss.
@@ -180,6 +228,15 @@ class Parts:
         return Picture(
             tuple((one.sketch, sum(each.count for each in group)) for one, group in middles)
         )
+
+
+Between = list[tuple[Part, Part]]  # parts that are dominated, and dominate, with the same counts
+
+
+def _dominates(pair: Pair, other: Pair) -> bool:
+    """Whether a pair is known to dominate another one, where neither has a loss of +inf."""
+    finite = pair.p_only().upper[0] == other.p_only().upper[0] == 0.0
+    return bool(finite) and pair.dominating_both(other) == pair
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Run:
         level: that of the finest grid.
         low, high: the losses that the grids reach, nats.
         middle: the mean of the losses that matter, nats.
+        below: a pair that the lower measure is made of, where it is another one.
     """
 
     pair: Pair
@@ -42,6 +43,7 @@ class Run:
     low: float
     high: float
     middle: float
+    below: Pair | None = None
 
 
 @dataclass(frozen=True)

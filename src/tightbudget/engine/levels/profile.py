@@ -9,10 +9,18 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tightbudget.engine.buckets.compose import Demand, Parts, base_step, edge_near, largest_kept
+from tightbudget.engine.buckets.compose import (
+    Between,
+    Demand,
+    Parts,
+    base_step,
+    edge_near,
+    largest_kept,
+)
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.engine.levels.levels import ABOVE, Levels, Room
 from tightbudget.engine.levels.masses import RATIO, Level
@@ -29,7 +37,11 @@ class LevelProfile:
     def __init__(self, parts: Parts, plan: LevelPlan) -> None:
         measures = [placed(run, plan) for run in plan.runs]
         upper = composed([one for one, _ in measures], plan)
-        lower = composed([one for _, one in measures], plan)
+        lowers = [
+            one if run.below is None else placed(replace(run, pair=run.below), plan)[1]
+            for run, (_, one) in zip(plan.runs, measures, strict=True)
+        ]
+        lower = composed(lowers, plan)
         self._uppers, self._lowers = upper.axes(), lower.axes()
         # a part without a finite loss loses all
         self.lost = 1.0 if parts.certain else upper.infinite  # guard: levels-certain
@@ -107,9 +119,20 @@ def _least(sketch: Sketch, mass: float) -> float:
     return float(sketch.losses[max(0, first - 1)])
 
 
-def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
-    """Grids and cuts for a demand, with so many points of one grid."""
+def plan_levels(
+    parts: Parts, demand: Demand, reach: int, between: Between | None = None
+) -> LevelPlan:
+    """Grids and cuts for a demand.
+
+    Args:
+        parts: the composition.
+        demand: what is asked.
+        reach: points of one grid.
+        between: few parts below and above those of the composition; these themselves if None.
+    """
     total = sum(part.count for part in parts.parts)
+    below, above = zip(*between, strict=True) if between else (parts.parts, parts.parts)
+    parts = replace(parts, parts=above)
     # half of what may be added goes to the first buckets, of h^2 / 4 each; and common losses are
     # resolved, too, which a tilt for rare large ones hardly sees
     step = min(1.0, math.sqrt(2.0 * demand.variance / total))  # a spread is of second order below
@@ -131,11 +154,12 @@ def plan_levels(parts: Parts, demand: Demand, reach: int) -> LevelPlan:
     if tilted:
         step = min(step, widest / RATIO ** max(0, math.ceil(math.log(widest / step, RATIO))))
     step = base_step(parts.parts, [step] * len(parts.parts))
-    runs = []
-    for part, low, middle in zip(parts.parts, lows, middles, strict=True):
+    runs = list[Run]()
+    for part, other, low, middle in zip(parts.parts, below, lows, middles, strict=True):
         high = min(most, largest_kept(part, demand, total))
         edge = edge_near(part, middle, step)
-        runs.append(Run(part.pair, part.count, edge, 0, low, high, middle))
+        beneath = None if other.pair == part.pair else other.pair  # guard: levels-below
+        runs.append(Run(part.pair, part.count, edge, 0, low, high, middle, beneath))
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
     room = _room(parts, middles, most, demand, step, far, reach) if tilted else Room((reach,))
     coarsening = 0.3 * demand.variance / doublings

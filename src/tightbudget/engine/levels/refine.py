@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 
 from tightbudget.engine.answer import FLOOR
-from tightbudget.engine.buckets.compose import Demand, Parts
+from tightbudget.engine.buckets.compose import Between, Demand, Parts
 from tightbudget.engine.buckets.reading import DeltaOnBuckets, OnBuckets, on_buckets
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.cache import Cache
+from tightbudget.engine.levels.placing import LevelPlan
 from tightbudget.engine.levels.profile import LevelProfile, plan_levels
 from tightbudget.engine.question import Question
 from tightbudget.numerics.bounds import Bounds
@@ -26,15 +27,19 @@ _FIRST = 0.2
 # More points count as no help only where a pass asked for a gap this many times smaller and did not
 # find it: with fewer points more, where the masses lie on the grids matters as much.
 _TOLD = 4.0
-_ROUGH = 0.02  # the gap at which a direction that looks milder is looked at first
+# The gap at which a direction that looks milder is looked at first: of few pairs and of many.
+_ROUGH, _ROUGHEST = 0.02, 0.25
 _NARROWEST = 1e-15  # buckets, nats
 _FAR = -40.0  # ln delta; below it a first guess may be off by many nats
 _LEAST = -660.0  # ln delta; masses that make less are hardly doubles
 _NOTHING = 0.99  # a relative gap
-# Of more different pairs than _MANY, so many that resemble them show how many points the grids
-# take, and so many that dominate them show that a direction is milder. Tried with 300 and 1,000
-# noise multipliers: a pass of 12 took a seventh to two fifths of one of 300. Affects no truth.
+# Of more different pairs than _MANY, _FEW that resemble them show how many points the grids take,
+# and few below and above them are placed in their stead. Tried with 300 and 1,000 noise
+# multipliers: a pass of 12 took a seventh to two fifths of one of 300. Affects no truth.
 _MANY, _FEW = 96, 12
+# Of the gap, for few pairs below and above many: where one large loss makes delta, what is guessed
+# of it may be ten times too little.
+_LOST = 0.01
 _SPARE = 0.25  # of the gap, for pairs that resemble others
 
 
@@ -76,10 +81,9 @@ def by_levels(
             # a guess of a delta far in a tail may be wrong by many nats
             far = firsts[i].log_delta < _FAR
             below = 1.0 if far else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
-            wanted = max(rtol, min(_ROUGH, 0.5 * below)) if look else rtol
+            wide = _ROUGHEST if search.many else _ROUGH
+            wanted = max(rtol, min(wide, 0.5 * below)) if look else rtol
             goal = _Goal(wanted, max(bounds.lower for bounds in known), target, wanted > rtol)
-            if look and len(search.parts.parts) > _MANY:
-                search.learn(goal)
             # what a rough look sees nothing of is not seen by a close one, either
             in_vain = far and not look and search.known.relative_gap > _NOTHING
             if not in_vain:
@@ -123,6 +127,8 @@ class _Search:
         part: the share of the allowed variance that its first buckets may add.
         helpless: whether more points would gain little.
         used: points and share of the last pass.
+        guess: about the answer, from few pairs that resemble many.
+        nearer: how much nearer to many pairs the few below and above them have to be.
     """
 
     asked: OnBuckets
@@ -136,34 +142,13 @@ class _Search:
     part: float = _FIRST
     helpless: bool = False
     used: tuple[int, float] = (0, _FIRST)
+    guess: Bounds | None = None
+    nearer: float = 1.0
 
-    def learn(self, goal: _Goal, few: int = _FEW) -> None:
-        """Learns from few pairs what many different ones take.
-
-        Pairs that dominate them give an upper bound, which may show that this direction is milder;
-        and pairs that resemble them show how many points the grids take.
-
-        Args:
-            goal: what the bounds are to be good for.
-            few: how many pairs stand for all.
-        """
-        above = self.parts.above(few)
-        if above is not None and goal.floor > 0.0:
-            milder = self._of(above)
-            milder.until(dataclasses.replace(goal, rtol=_ROUGH, rough=True))
-            # guard: levels-bound-above
-            self.known = self.known.meet(Bounds(self.known.lower, milder.known.upper))
-        if goal.met_by(self.known):
-            return
-        trial = self._of(self.parts.like(few))
-        trial.until(dataclasses.replace(goal, rtol=_SPARE * goal.rtol, floor=0.0, target=None))
-        self.reach, self.part = trial.used
-
-    def _of(self, parts: Parts) -> _Search:
-        """A search of another composition for the same question, of which nothing is kept."""
-        start = Bounds(0.0, self.most)
-        first = self.asked.first_tilt(parts)
-        return _Search(self.asked, parts, first, None, self.direction, known=start, most=self.most)
+    @property
+    def many(self) -> bool:
+        """Whether there are so many different pairs that few others are asked for them."""
+        return len(self.parts.parts) > _MANY
 
     def until(self, goal: _Goal) -> None:
         """Makes passes until the bounds meet a goal or more points gain little."""
@@ -191,8 +176,31 @@ class _Search:
 
     def _pass(self, goal: _Goal) -> float | None:
         """Makes one pass, and returns its relative gap; None where grids would say nothing."""
-        asked, share = self.asked, 1e-2 * goal.rtol
+        if self.many and self.guess is None and not goal.rough:
+            self._learn(goal)
         self.used = self.reach, self.part
+        saddle, plan = self._plan(goal)
+        if plan is None:
+            return None
+        self.nearer *= 0.25
+        profile = LevelProfile(self.parts, plan)
+        if self.cache is not None:
+            self.cache.remember_profile(self.direction, profile)
+        found = self.asked.read(profile, saddle, goal.rtol)
+        self.known = self.known.meet(found)
+        return found.relative_gap
+
+    def _learn(self, goal: _Goal) -> None:
+        """Learns from few pairs that resemble many different ones how many points those take."""
+        few, start = self.parts.like(_FEW), Bounds(0.0, self.most)
+        first = self.asked.first_tilt(few)
+        trial = _Search(self.asked, few, first, None, self.direction, known=start, most=self.most)
+        trial.until(dataclasses.replace(goal, rtol=_SPARE * goal.rtol, floor=0.0, target=None))
+        self.guess, (self.reach, self.part) = trial.known, trial.used
+
+    def _plan(self, goal: _Goal) -> tuple[Saddle, LevelPlan | None]:
+        """Returns the tilt and the grids of a pass; None where grids would say nothing."""
+        asked, share = self.asked, 1e-2 * goal.rtol
         # a first guess of delta may be some nats too large: bounds of it are closer
         saddle = asked.tilt(self.parts, self.first, share, 0.0, self.known)
         if not isinstance(asked, DeltaOnBuckets):
@@ -205,15 +213,20 @@ class _Search:
             saddle = dataclasses.replace(saddle, log_delta=max(saddle.log_delta, least))
         allowed = asked.allowed_variance(saddle, goal.rtol)
         if saddle.log_delta < _LEAST or not allowed > 0.0:
-            return None
-        plan = plan_levels(
-            self.parts, Demand(saddle, self.part * allowed, share, share), self.reach
-        )
-        if plan.base < _NARROWEST:
-            return None
-        profile = LevelProfile(self.parts, plan)
-        if self.cache is not None:
-            self.cache.remember_profile(self.direction, profile)
-        found = asked.read(profile, saddle, goal.rtol)
-        self.known = self.known.meet(found)
-        return found.relative_gap
+            return saddle, None
+        demand = Demand(saddle, self.part * allowed, share, share)
+        between = self._between(goal, demand) if self.many else None
+        plan = plan_levels(self.parts, demand, self.reach, between)
+        return saddle, plan if plan.base >= _NARROWEST else None
+
+    def _between(self, goal: _Goal, demand: Demand) -> Between:
+        """Few parts below and above the many of the composition, for one pass."""
+        saddle = demand.saddle
+        if self.guess is not None and not isinstance(self.asked, DeltaOnBuckets):
+            epsilon = min(max(saddle.epsilon, self.guess.lower), self.guess.upper)
+            saddle = dataclasses.replace(saddle, epsilon=epsilon)
+        # a rough look may lose all of the gap; later passes ask for closer pairs
+        share = (1.0 if goal.rough else _LOST) * self.nearer
+        allowed = self.asked.allowed_variance(saddle, share * goal.rtol)
+        apart = 0.5 * saddle.slope * (saddle.slope + 1.0) * allowed
+        return self.parts.between(dataclasses.replace(demand, saddle=saddle), apart)
