@@ -98,11 +98,11 @@ class Spread:
         ratio = np.concatenate(places)
         rows = np.concatenate([piece.rows[0] for piece in law.pieces])
         most = rows * (1.0 + law.error)  # guard: spread-rounding
-        masses = Enclosure(rows * max(0.0, 1.0 - law.error), most)
         nothing = rows[ratio == 0.0]
-        ratio, absent = _clipped(ratio, masses, *self.ends, above=remove)
+        # before points beyond an end move: until then each mass is an upper bound of its own
         whole, mean = self._known(above=remove)
-        absent = _without_excess(ratio, absent, whole, mean, above=remove)
+        most = _without_excess(ratio, most, whole, mean, above=remove)
+        ratio, absent = _clipped(ratio, exact(most), *self.ends, above=remove)
         # a certain loss: what is in no piece, and an output that no record can leave behind
         # guard: lost-is-infinite
         only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
