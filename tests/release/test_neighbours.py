@@ -63,6 +63,8 @@ def run(release: Callable[..., tb.release.Release[Any]], *given: Any) -> tuple[A
     with warnings.catch_warnings(record=True) as seen:
         # recorded, as one that is raised could be taken for a failure
         warnings.simplefilter("always")
+        # since 3.13 of a connection that another test left open, whenever it is collected
+        warnings.filterwarnings("ignore", "unclosed database in", ResourceWarning)
         answer = release(*given, meter=meter, noise=noise)
     assert not seen
     return repr(answer.value), answer.cell, answer.receipt, meter.spent, meter.held, noise.asked
