@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -81,10 +82,11 @@ def a_ratio_of_zero_is_a_certain_loss() -> bool:
 
 def masses_of_the_ratio_zero_are_summed_outwards() -> bool:
     """Every piece has an entry at the ratio 0; the exact sum of these is no double."""
-    for small in (2.0**-60, 2.0**-55 + 2.0**-60):
+    # what other ratios leave of 1 is more than that, or as much: one end each shows the sum
+    for small, other in itertools.product((2.0**-60, 2.0**-55 + 2.0**-60), (0.125, 0.25)):
         masses = [0.25, small, small]
         pieces = tuple(
-            allocated_law.Piece(level, 0, np.array([[mass, 0.125]]))
+            allocated_law.Piece(level, 0, np.array([[mass, other]]))
             for level, mass in enumerate(masses)
         )
         law = allocated_law.Law(1, pieces, 0.0, (0.0, 0.0))
