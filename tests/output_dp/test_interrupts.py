@@ -26,6 +26,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 
 import tightbudget as tb
 from tightbudget.output_dp.account import Account, Hold
+from tightbudget.output_dp.transactions import held
 
 ROOM = ("/tightbudget/output_dp/", "/tightbudget/release/sparse_vector", "mutant")
 QUARTER = tb.OutputDP({"a": 0.25, "b": 0.125}, delta=Fraction(1, 64))
@@ -454,3 +455,26 @@ def test_without_the_guard_a_charge_is_lost(
     monkeypatch: pytest.MonkeyPatch, mutation: Without
 ) -> None:
     lose_a_truth(monkeypatch, mutation)
+
+
+def test_a_lock_is_freed_whatever_is_raised() -> None:
+    """Where it was taken, and only there; a thread that has it may take it once more."""
+    lock = threading.RLock()
+    for error in (KeyboardInterrupt, ValueError):
+        with pytest.raises(error), held(lock), held(lock):
+            raise error
+    free: list[bool] = []
+    other = threading.Thread(target=lambda: free.append(lock.acquire(blocking=False)))
+    other.start()
+    other.join()
+    assert free == [True]
+
+    class Interrupted:
+        def acquire(self, blocking: bool = True) -> bool:
+            raise KeyboardInterrupt
+
+        def release(self) -> None:
+            raise AssertionError("it was not taken")
+
+    with pytest.raises(KeyboardInterrupt), held(Interrupted()):
+        raise AssertionError("it was not taken")

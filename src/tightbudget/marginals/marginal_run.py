@@ -28,7 +28,7 @@ from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.numerics.validate import finite, positive, refuse
 from tightbudget.output_dp.guarantee import Cell
-from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.output_dp.transactions import Uncopied, held
 from tightbudget.release.mechanisms.exponential import ExponentialRelease
 from tightbudget.release.meter import Meter
 from tightbudget.release.noise.noise import Noise, noise_or_default
@@ -365,7 +365,7 @@ class MarginalRun(Uncopied):
         Raises:
             ParameterError: there is none, or there are several.
         """
-        with self._lock:
+        with held(self._lock):
             return self._taken(kind, what, to)
 
     def _taken(self, kind: type[Any], what: str, to: Cell | None) -> Any:

@@ -13,14 +13,25 @@ longer the next one, and is decided again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, NoReturn, SupportsIndex, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, SupportsIndex, TypeVar
 
 from tightbudget.errors import SettlementError
 
 R = TypeVar("R")
+
+
+class Lock(Protocol):
+    """A lock that :func:`held` takes."""
+
+    def acquire(self, blocking: bool = ...) -> bool:
+        """Takes the lock."""
+
+    def release(self) -> None:
+        """Frees the lock."""
 
 
 class Uncopied:
@@ -39,6 +50,23 @@ class Uncopied:
         """
         # guard: copy-refused
         raise SettlementError(f"{type(self).__name__} cannot be copied or pickled: {self._instead}")
+
+
+@contextlib.contextmanager
+def held(lock: Lock) -> Iterator[None]:
+    """Holds a lock during a block, and frees it whatever is raised wherever.
+
+    Since Python 3.14 an interrupt may come when ``with lock`` has taken the lock and its block has
+    not begun: then nobody frees it.
+    """
+    taken: list[bool] = []
+    try:
+        # one call of C code: an interrupt finds the lock taken and noted, or neither
+        taken.extend(map(lock.acquire, (True,)))
+        yield
+    finally:
+        if taken:
+            lock.release()
 
 
 class Variable(Generic[R]):
@@ -100,7 +128,7 @@ class Transactions:
                 "forked from that: use a ledger (tightbudget.Ledger), which several processes may "
                 "charge"
             )
-        with self._lock:
+        with held(self._lock):
             while True:
                 last = self._last
                 for variable, copy in last[1]:

@@ -11,6 +11,7 @@ from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.output_dp.pricing import Guarantee
+from tightbudget.output_dp.transactions import held
 from tightbudget.promises.hold import BaseHold
 from tightbudget.promises.secret import new_secret
 from tightbudget.promises.text import printable, question_text
@@ -80,7 +81,7 @@ class Keyed(Generic[H]):
         if self._process != os.getpid():  # guard: fork-waits-for-no-thread
             # the thread that held the lock when this process was forked is not here to free it
             self._lock, self._process = threading.RLock(), os.getpid()
-        with self._lock:  # guard: one-key-a-run
+        with held(self._lock):  # guard: one-key-a-run
             number, key = self._answered + 1, self.next_key
             try:
                 hold = self._budget.reserve(

@@ -28,7 +28,7 @@ from tightbudget.errors import ParameterError, ReleaseError, SettlementError
 from tightbudget.numerics.validate import plain_numbers, positive_count
 from tightbudget.output_dp.amount import Price, exact_positive
 from tightbudget.output_dp.guarantee import Cell, OutputDP
-from tightbudget.output_dp.transactions import Uncopied
+from tightbudget.output_dp.transactions import Uncopied, held
 from tightbudget.release.mechanism import MechanismOnData, Priced
 from tightbudget.release.mechanisms.additive import NoisyAnswer
 from tightbudget.release.meter import Meter
@@ -287,7 +287,7 @@ class SparseVectorRun(Uncopied):
             ReleaseError: noise could not be drawn. The run is over, and charged the worst-case
                 price.
         """
-        with self._lock:
+        with held(self._lock):
             if not self._open:
                 raise SettlementError("the run is over: it answers no more")
             try:
@@ -325,7 +325,7 @@ class SparseVectorRun(Uncopied):
 
     def _close(self) -> None:
         """Ends the conversation; a question in another thread is waited for."""
-        with self._lock:
+        with held(self._lock):
             self._open = False
 
 
