@@ -529,16 +529,21 @@ def without_ofd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_without_locks_of_our_own_a_loss_is_found_out(
     sqlite: str, file: Path, without_ofd: None
 ) -> None:
-    """Comparing the files remains: the charge is refused or unknown, and never told."""
+    """Comparing the files remains: the charge is refused or unknown, and never told.
+
+    Newer versions of SQLite have a defence of their own, and lose nothing.
+    """
+    kept = sqlite3.sqlite_version_info >= (3, 51)
+    lost = pytest.raises(tb.LedgerError, match=r"budget.db-wal.* is not the file")
     with tb.Ledger(sqlite) as ledger:
         charge(ledger, "before")
         DROPS["database"](file)
         others(sqlite, "third")
-        with pytest.raises(tb.LedgerError, match=r"budget.db-wal.* is not the file"):
+        with contextlib.nullcontext() if kept else lost:
             charge(ledger, "after")
     with tb.Ledger(sqlite) as ledger:
         charge(ledger, "again")
-    assert settled(sqlite) == {"before", "third", "again"}
+    assert settled(sqlite) == {"before", "third", "again"} | ({"after"} if kept else set())
 
 
 @pytest.mark.slow
