@@ -1244,7 +1244,7 @@ def clipped_places_hold() -> bool:
     """Mass beyond the largest ratio moves to it; the mean is kept for places within 4 units."""
     end, near = 1.5, 2.0**-27
     ratio = np.array([end * (1.0 - near), end * (1.0 + near)])
-    masses = exact_masses(np.array([0.5, 0.25]))
+    masses = np.array([0.5, 0.25])
     moved, held = allocated_above._clipped(ratio, masses, 0.0, end, above=True)
     # the first place may be nearer to the end, and the second one farther from it
     first, second = (Fraction(float(x)) * (1 + 4 * Fraction(1, 2**53)) for x in ratio)

@@ -77,6 +77,8 @@ class Spread:
             reverse: the pair with both sides exchanged, if it is known.
             finer: how often the width of the lattice is halved: each time spreading adds about a
                 quarter of the variance. Below 0 it is doubled as often.
+            whole: whether both sides of the pair are known to have a mass of 1 in all, and not only
+                upper bounds of masses.
         """
         one = OneRatio.of(pair, direction, steps, finer=finer)
         rows = one.shares.spread()
@@ -100,9 +102,8 @@ class Spread:
         most = rows * (1.0 + law.error)  # guard: spread-rounding
         nothing = rows[ratio == 0.0]
         # before points beyond an end move: until then each mass is an upper bound of its own
-        whole, mean = self._known(above=remove)
-        most = _without_excess(ratio, most, whole, mean, above=remove)
-        ratio, absent = _clipped(ratio, exact(most), *self.ends, above=remove)
+        most = _without_excess(ratio, most, *self._known(above=remove), above=remove)
+        ratio, absent = _clipped(ratio, most, *self.ends, above=remove)
         # a certain loss: what is in no piece, and an output that no record can leave behind
         # guard: lost-is-infinite
         only = [law.lost[1], float(self.infinite.upper[0])] if remove else [law.lost[0]]
@@ -236,7 +237,7 @@ _TRIED = 2**12
 
 
 def _clipped(
-    ratio: FloatArray, masses: Enclosure, least: float, most: float, *, above: bool
+    ratio: FloatArray, masses: FloatArray, least: float, most: float, *, above: bool
 ) -> tuple[FloatArray, FloatArray]:
     """The points of a spread law and upper bounds of their masses, none beyond the end of ratios.
 
@@ -254,12 +255,12 @@ def _clipped(
         above: which end.
     """
     order = np.argsort(ratio, kind="stable")
-    order = order[masses.upper[order] > 0.0]  # most points of a law of few ratios have no mass
+    order = order[masses[order] > 0.0]  # most points of a law of few ratios have no mass
     ratio, masses = ratio[order], masses[order]
     end = most if above else least
     beyond = ratio > end if above else ratio < end
     if not beyond.any() or not 0.0 < end < math.inf:
-        return ratio, masses.upper
+        return ratio, masses
     if not above:  # from the last one to the first
         ratio, masses = ratio[::-1], masses[::-1]
     distance = np.abs(ratio - end)
@@ -269,10 +270,10 @@ def _clipped(
         # what the points from i on have at the end, if the rest of them is at i
         apart = np.abs(ratio[i:] - ratio[i])
         there = distance[i] - off[i]
-        high = sum_up(masses.upper[i:] * (apart + 2 * off[i:])) / there * (1.0 + 8 * UNIT)
-        low = sum_down(masses.lower[i:] * np.maximum(apart - 2 * off[i:], 0.0))
+        high = sum_up(masses[i:] * (apart + 2 * off[i:])) / there * (1.0 + 8 * UNIT)
+        low = sum_down(masses[i:] * np.maximum(apart - 2 * off[i:], 0.0))
         low *= (1.0 - 8 * UNIT) / (distance[i] + off[i])
-        if high <= sum_down(masses.lower[i:]):
-            rest = sub_up(sum_up(masses.upper[i:]), low)
-            return np.append(ratio[: i + 1], end), np.append(masses.upper[:i], [rest, high])
-    return (ratio, masses.upper) if above else (ratio[::-1], masses.upper[::-1])
+        if high <= sum_down(masses[i:]):
+            rest = sub_up(sum_up(masses[i:]), low)
+            return np.append(ratio[: i + 1], end), np.append(masses[:i], [rest, high])
+    return (ratio, masses) if above else (ratio[::-1], masses[::-1])
