@@ -249,7 +249,7 @@ def _clipped(
 
     Args:
         ratio: (n,) the points, each known within 4 units of 2^-53.
-        masses: (n,) their masses.
+        masses: (n,) their masses, exactly: upper bounds of those of another law, or its own.
         least: no exact ratio is below it.
         most: no exact ratio is above it.
         above: which end.
