@@ -133,6 +133,23 @@ def test_a_start_that_got_no_answer_counts_as_started(
 
 
 @pytest.mark.slow
+def test_a_start_with_a_token_of_the_caller_s_is_settled_though_its_answer_was_lost(
+    ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
+) -> None:
+    data, token = ledger.open_budget("data", epsilon=1, delta=1e-6), "0123456789abcdef" * 2
+    hold = far.budget("data").reserve("L1", COIN)
+    network.answers = 1
+    with pytest.raises(tb.LedgerError) as lost:
+        hold.start(token=token)
+    assert lost.value.unknown
+    with pytest.raises(tb.errors.SettlementError, match="a hold is started once, and 'L1' is star"):
+        hold.start(token=token)
+    assert far.hold("L1", token=token).settle("no") == tb.Amount(0.0, 1e-7, "epsilon")
+    assert balance(data) != HELD
+    ledger.verify()
+
+
+@pytest.mark.slow
 def test_a_start_that_did_not_arrive_can_be_given_back(
     ledger: tb.Ledger, network: Lossy, far: tb.RemoteLedger
 ) -> None:

@@ -167,6 +167,8 @@ STORY: list[Callable[[Any], Any]] = [
     lambda b: b.budget("data").reserve("A3", tb.OutputDP.from_dp(0.5, 1e-8)),
     lambda b: b.hold("A3"),
     lambda b: b.hold("A3").start(),
+    lambda b: b.budget("data").reserve("A21", COIN).start(token="0123456789abcdef" * 2),
+    lambda b: b.hold("A21", token="0123456789abcdef" * 2).settle("nothing"),
     lambda b: b.hold("A9"),
     lambda b: b.budget("dato"),
     lambda b: b.budget("over").reserve("A4", COIN),

@@ -107,6 +107,12 @@ def every_event_of_a_run_names_somebody(ledger: tb.Ledger, data: tb.ledger.Ledge
 
 
 @truth
+def a_chosen_token_is_long(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
+    hold = data.reserve("k", COIN)
+    return refused(lambda: hold.start(token="7"))
+
+
+@truth
 def a_smaller_part_gives_back_no_delta(ledger: tb.Ledger, data: tb.ledger.LedgerBudget) -> bool:
     part = ledger.open_budget("part", epsilon=1, delta=0.5, parent=data)
     part.raise_cap(delta=0.25, by="eve", reason="less")
@@ -434,8 +440,13 @@ MUTATIONS = [
     ),
     Without(
         "the token is a secret",
-        {"token-is-secret": "token, who = str(self._is.id + 1), self._session.who(by)"},
+        {"token-is-secret": "secret, who = str(self._is.id + 1), self._session.who(by)"},
         fails=told("a colleague, who sees the whole history, does not settle another's run"),
+    ),
+    Without(
+        "a token that a caller has chosen is long",
+        {"chosen-token-is-long": "if not isinstance(token, str):"},
+        a_chosen_token_is_long,
     ),
     Without(
         "the history has its digest",

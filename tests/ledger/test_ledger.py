@@ -51,6 +51,29 @@ def test_a_receipt_travels_with_the_answer(ledger: tb.Ledger, data: tb.ledger.Le
     assert (again.state, again.cell, again.charges) == (hold.state, hold.cell, hold.charges)
 
 
+def test_a_token_of_the_caller_s_settles_the_run(ledger: tb.Ledger) -> None:
+    hold = ledger.open_budget("data", epsilon=1, delta=1e-6).reserve("A1", COIN)
+    token = "0123456789abcdef" * 2
+    hold.start(token=token)
+    assert hold.token == token
+    with pytest.raises(tb.errors.SettlementError, match="a hold is started once"):
+        ledger.hold("A1").start(token=token)
+    with pytest.raises(tb.errors.FencingError):
+        ledger.hold("A1", token="f" * 32).settle("nothing")
+    ledger.hold("A1", token=token).settle("nothing")
+    assert not [event for event in ledger.events() if token in str(event)]
+
+
+@pytest.mark.parametrize("token", ["", "0" * 31, "0" * 33, "g" * 32, "A" * 32, "0" * 32 + "\n", 7])
+def test_another_text_is_no_token_and_starts_nothing(token: Any, ledger: tb.Ledger) -> None:
+    hold = ledger.open_budget("data", epsilon=1, delta=1e-6).reserve("A1", COIN)
+    with pytest.raises(tb.ParameterError, match="token must be 32 hexadecimal digits") as refused:
+        hold.start(token=token)
+    assert str(refused.value).endswith(", got something else")
+    assert ledger.hold("A1").state.value == "reserved"
+    hold.start()
+
+
 def test_cells_of_any_shape_come_back_as_they_were(data: tb.ledger.LedgerBudget) -> None:
     cells: list[Cell] = ["a", -(10**30), (1, ("b", 2)), (), "\x00\ufffd"]
     for i, cell in enumerate(cells):

@@ -17,7 +17,9 @@ import pytest
 import tightbudget as tb
 from tightbudget.durable_lines import DurableLines
 from tightbudget.errors import BudgetError, FileError, ReleaseError, SettlementError
+from tightbudget.ledger.hold import LedgerHold
 from tightbudget.marginals import kept_marginals
+from tightbudget.promises.keyed import Keyed
 
 RNG = np.random.default_rng(0)
 N = 600
@@ -105,6 +107,31 @@ def test_a_run_that_was_killed_goes_on_or_ends_and_is_charged_once(
         assert (ada.spent.epsilon, ada.held.epsilon) == (1.0, 0.0)
     rho = sum(0.5 / one.sigma**2 for one in table.marginals)
     assert rho == pytest.approx(table.rho * (2 if ended is None else 1) / 3, rel=1e-8)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [(Keyed, "reserve"), (kept_marginals.KeptMarginals, "begin"), (LedgerHold, "start")],
+)
+def test_a_run_that_was_killed_before_it_measured_goes_on(
+    ada: Any, tmp_path: Path, of: type, name: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = getattr(of, name)
+
+    def dies(*given: Any, **more: Any) -> None:
+        if after:
+            taken(*given, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(of, name, dies)
+        with pytest.raises(KeyboardInterrupt):
+            made(ada, tmp_path / "run")
+    assert ada.spent.epsilon == 0.0
+    table = made(ada, tmp_path / "run")
+    assert (table.ended, len(table.marginals)) == (None, 5)
+    assert (ada.spent.epsilon, ada.held.epsilon) == (1.0, 0.0)
 
 
 def test_a_run_that_goes_on_merges_the_cells_that_its_kept_marginals_show_to_be_rare(

@@ -571,6 +571,72 @@ def test_a_state_of_another_ledger_is_refused(ledger: tb.Ledger, tmp_path: Path)
         assert spent(other) == held()
 
 
+def reserved(ledger: Any, **given: Any) -> dict[str, Any]:
+    """The state of a run whose process has died before it could start it."""
+    run = of(ledger, **given)
+    run.reserve()
+    run.reserve()  # asks for nothing more
+    return dict(json.loads(json.dumps(run.state_dict())))
+
+
+def test_a_run_that_was_reserved_is_started_by_whoever_has_its_state(ledger: tb.Ledger) -> None:
+    state = reserved(ledger)
+    assert spent(ledger) == held()
+    run = again(ledger, state)
+    run.reserve()  # it is reserved
+    assert run.state_dict() == state
+    with run:
+        do(run, "s")
+        assert not run.should_stop(1, False)
+        do(run, "s")
+        assert run.should_stop(2, True)
+    assert spent(ledger) == paid(2)
+    with pytest.raises(tb.errors.SettlementError, match="is settled with cell 2"):
+        again(ledger, state).__enter__()
+    ledger.verify()
+
+
+def test_a_process_that_dies_as_it_starts_loses_no_run(ledger: tb.Ledger) -> None:
+    run = of(ledger)
+    run.reserve()
+    state, hold = run.state_dict(), ledger.hold("run")
+    hold.start(token=state["token"])  # the answer of which nobody has
+    again(ledger, state).end()
+    assert spent(ledger) == paid(1)
+
+
+def test_a_run_is_started_once_whoever_has_its_state(ledger: tb.Ledger) -> None:
+    first = of(ledger)
+    first.reserve()
+    quick = again(ledger, first.state_dict()).__enter__()
+    with pytest.raises(tb.errors.SettlementError, match="a hold is started once"):
+        first.__enter__()
+    assert not first.over  # it has not begun
+    with pytest.raises(tb.errors.SettlementError, match="no run is open"):
+        first.should_stop(1, True)
+    assert quick.next_stop == 1
+
+
+def test_a_run_that_never_started_is_freed_and_not_ended(ledger: tb.Ledger) -> None:
+    state = reserved(ledger)
+    with pytest.raises(tb.errors.SettlementError, match=r"'run' is reserved: void\(\) frees it"):
+        again(ledger, state).end()
+    ledger.hold("run").void()
+    assert spent(ledger) == (0, 0)
+    with pytest.raises(tb.errors.SettlementError, match="'run' is void"):
+        again(ledger, state).__enter__()
+
+
+def test_a_state_starts_the_run_of_its_own_key_alone(ledger: tb.Ledger) -> None:
+    state = reserved(ledger)
+    meter: Any = ledger.budget("ada").keyed("run")
+    run: Run = StoppingCallback(schedule(), meter, bool, resumable=True)
+    run.load_state_dict(state)
+    meter.reserve(schedule().guarantee(), interactive=True)
+    with pytest.raises(tb.ParameterError, match="the state's key must be 'run#2', got 'run'"):
+        run.__enter__()
+
+
 def test_others_see_a_run_as_it_was_reserved(ledger: tb.Ledger) -> None:
     state = gone(ledger)
     with pytest.raises(
@@ -594,11 +660,19 @@ def test_a_second_start_says_what_can_be_done(ledger: tb.Ledger) -> None:
 @pytest.mark.parametrize(
     ("deed", "message"),
     [
-        (lambda run, _: run.state_dict(), "the run has not begun: save its state after it has"),
+        (lambda run, _: run.state_dict(), r"the run is not reserved: .* after reserve\(\), and in"),
         (lambda run, _: run.end(), "load_state_dict comes first: there is no run to end"),
         (
             lambda run, state: run.__enter__().load_state_dict(state),
-            "a state is loaded before the callback is entered",
+            "a state is loaded before the run is reserved or entered",
+        ),
+        (
+            lambda run, state: [run.reserve(), run.load_state_dict(state)],
+            "a state is loaded before the run is reserved or entered",
+        ),
+        (
+            lambda run, _: run.__enter__().reserve(),
+            "a run is reserved before the callback is entered",
         ),
         (
             lambda run, _: run.__enter__().end(),
@@ -616,8 +690,8 @@ def test_the_order_of_calls(
 
 @pytest.mark.parametrize(
     "deed",
-    [Run.state_dict, Run.end, lambda run: run.load_state_dict({})],
-    ids=["state_dict", "end", "load_state_dict"],
+    [Run.state_dict, Run.end, Run.reserve, lambda run: run.load_state_dict({})],
+    ids=["state_dict", "end", "reserve", "load_state_dict"],
 )
 def test_a_run_that_is_not_resumable_has_no_state(deed: Callable[[Run], object]) -> None:
     run: Run = StoppingCallback(schedule(), tb.OutputDPFilter(4, 0.5), bool)
@@ -687,6 +761,38 @@ def ended_stays_ended(ledger: tb.Ledger) -> bool:
     return run.over
 
 
+def kept_token_opens(ledger: tb.Ledger) -> bool:
+    """The state that was kept before the start goes on with the run."""
+    run = of(ledger)
+    run.reserve()
+    state = run.state_dict()
+    run.__enter__()
+    try:
+        again(ledger, state).__enter__()
+    except tb.errors.FencingError:
+        return False
+    return True
+
+
+def a_run_of_another_is_not_reserved(ledger: tb.Ledger) -> bool:
+    """No state is drawn for a run that somebody else has started."""
+    gone(ledger)
+    try:
+        of(ledger).reserve()
+    except tb.errors.SettlementError:
+        return True
+    return False
+
+
+def another_key_is_not_started(ledger: tb.Ledger) -> bool:
+    """A state starts no run of another key."""
+    try:
+        again(ledger, reserved(ledger), key="other")
+    except tb.ParameterError:
+        return True
+    return False
+
+
 def another_token_goes_not_on(ledger: tb.Ledger) -> bool:
     state = gone(ledger)
     try:
@@ -701,6 +807,21 @@ MUTATIONS = [
         "what runs after a stop runs in one process",
         {"one-goes-on": "cell = (_GOES_ON,) if goes_on else (_ENDS,)"},
         in_a_ledger(different_steps),
+    ),
+    Without(
+        "a run is started with the token that was kept",
+        {"started-with-the-kept-token": "hold.start()"},
+        in_a_ledger(kept_token_opens),
+    ),
+    Without(
+        "a state is of a run that has not started",
+        {"state-of-a-run-to-start": "if False:"},
+        in_a_ledger(a_run_of_another_is_not_reserved),
+    ),
+    Without(
+        "a state is of one key",
+        {"state-of-this-key": "if False:"},
+        in_a_ledger(another_key_is_not_started),
     ),
     Without("a stop is claimed once", {"claimed-once": "return True"}, in_a_ledger(overtaken)),
     Without(

@@ -109,7 +109,6 @@ class Paper:
 class PaperHold:
     paper: Paper
     key: str
-    token = "token"
     interactive = True
     charge = None
 
@@ -119,8 +118,10 @@ class PaperHold:
     def _becomes(self, **change: Any) -> None:
         self.paper.kept[self.key] = dataclasses.replace(self.paper.kept[self.key], **change)
 
-    def start(self) -> None:
-        self._becomes(state=State.STARTED)
+    def start(self, *, token: str) -> None:
+        if self.state is not State.RESERVED:
+            raise tb.errors.SettlementError(self.key)
+        self._becomes(state=State.STARTED, token=token)
 
     def void(self) -> None:
         self._becomes(state=State.VOID)
@@ -132,7 +133,7 @@ class PaperHold:
         return "paid"
 
     def _is_started_with(self, token: str) -> bool:
-        return token == "token"
+        return token == self.paper.kept[self.key].token
 
 
 def without_secret(claim: tb.OutputDP) -> tuple[Any, ...]:
@@ -170,6 +171,7 @@ class World:
         runs = (run and (str(run.state), run._passed, run._open, run._ended) for run in self.runs)
         return (
             claims,
+            self.paper.kept["run"].state,
             self.paper.kept["run"].cell,
             tuple(sorted(runs, key=repr)),
             tuple(sorted(map(str, self.unseen))),
@@ -200,16 +202,28 @@ def loaded(paper: Paper, state: Any) -> WorkflowRun:
     return run.__enter__()
 
 
+def begun(paper: Paper, state: Any) -> WorkflowRun:
+    """The run of a process that has seen it reserved, and starts it now."""
+    run = WorkflowRun(PRICED, keyed(paper), resumable=True)
+    run.load_state_dict(state)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptRun, "goes_on", lambda kept: False)
+        return run.__enter__()
+
+
 def first_world() -> tuple[World, Any]:
+    """Two processes that have the state of a run which is reserved."""
     paper = Paper({})
-    run = WorkflowRun(PRICED, keyed(paper), resumable=True).__enter__()
-    return World(paper, [run, None], []), run.state_dict()
+    run = WorkflowRun(PRICED, keyed(paper), resumable=True)
+    run.reserve()
+    return World(paper, [None, None], []), run.state_dict()
 
 
 def deeds(world: World) -> Iterator[tuple[Any, ...]]:
     """What may happen next, but for outputs that are seen."""
     for i, run in enumerate(world.runs):
         yield "load", i  # the process is killed, and another one goes on
+        yield "begin", i
         if run is not None:
             yield "leave", i
             yield "die while leaving", i
@@ -226,6 +240,9 @@ def happened(world: World, deed: tuple[Any, ...], state: Any) -> World:
         if what == "load":
             world.runs[i] = None
             world.runs[i] = loaded(world.paper, state)
+        elif what == "begin":
+            world.runs[i] = None
+            world.runs[i] = begun(world.paper, state)
         elif run is not None and what == "go":
             world.unseen.append(run.go(deed[2]))
             world.begun += 1
@@ -685,12 +702,13 @@ def test_others_see_a_run_as_it_was_reserved(ledger: tb.Ledger) -> None:
 @pytest.mark.parametrize(
     ("deed", "message"),
     [
-        (lambda run, _: run.state_dict(), "the run has not begun: save its state after it has"),
+        (lambda run, _: run.state_dict(), r"the run is not reserved: .* after reserve\(\), and in"),
         (lambda run, _: run.end(), "load_state_dict comes first: there is no run to end"),
         (
             lambda run, state: run.__enter__().load_state_dict(state),
-            "a state is loaded before the run is entered",
+            "a state is loaded before the run is reserved or entered",
         ),
+        (lambda run, _: run.__enter__().reserve(), "a run is reserved before it is entered"),
         (lambda run, _: run.__enter__().end(), "a run is ended without moves before it is entered"),
     ],
 )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
-from unittest import mock
 
 import pytest
 from starlette.testclient import TestClient
@@ -106,8 +105,7 @@ def _census() -> bytes:
             ledger.open_budget("bob", parent="census", epsilon=1, delta=1e-7)
             ledger.open_budget("eve", parent="ada", epsilon=0.25, delta=1e-9)
             ledger.reserve("A1", SEARCH, ["ada"])
-            with mock.patch("tightbudget.ledger.hold.new_secret", return_value=TOKEN_OF_A2):
-                ledger.reserve("A2", SEARCH, ["ada"]).start()
+            ledger.reserve("A2", SEARCH, ["ada"]).start(token=TOKEN_OF_A2)
             ledger.reserve("B1", SEARCH, ["bob"])
             ledger.reserve("AB", tb.OutputDP.from_dp(0.01), ["ada", "bob"])
         assert [one.name for one in Path(folder).iterdir()] == [path.name]  # nothing beside it

@@ -25,7 +25,7 @@ from tightbudget.promises.charged_blocks import BaseBlockRange, BaseBlocks
 from tightbudget.promises.hold import BaseHold
 from tightbudget.promises.payer import Payer
 from tightbudget.promises.pricing import Stored, content_of
-from tightbudget.promises.secret import opens
+from tightbudget.promises.secret import chosen_or_new, opens
 from tightbudget.promises.text import check_encodable, printable, question_text, storable_cell
 from tightbudget.promises.values import (
     BlockTerms,
@@ -438,10 +438,10 @@ class RemoteHold(BaseHold[ReservationView]):
         events, _ = self._wire.get("events", wanted, _events)
         return bool(events) and opens(token, events[0].details.get("token_sha256"))
 
-    def start(self) -> None:
-        self._is = self._wire.post(
-            "start", {"key": self.key}, ReservationView.from_dict, Retry.ONCE
-        )
+    def start(self, *, token: str | None = None) -> None:
+        # a server of an earlier version knows no such field
+        asked = {"key": self.key} | ({} if token is None else {"token": chosen_or_new(token)})
+        self._is = self._wire.post("start", asked, ReservationView.from_dict, Retry.ONCE)
         self._token = self._is.token  # guard: start-token-kept
 
     def settle(self, cell: Cell) -> Amount:

@@ -13,7 +13,7 @@ from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, cell_from_json
 from tightbudget.promises.hold import BaseHold
 from tightbudget.promises.pricing import Stored
-from tightbudget.promises.secret import new_secret, opens
+from tightbudget.promises.secret import chosen_or_new, opens
 from tightbudget.promises.seen import Seen
 from tightbudget.promises.text import printable, question_text, storable_cell
 from tightbudget.promises.values import Event, OpenHold, ReservationView, token_text
@@ -101,12 +101,12 @@ class LedgerHold(BaseHold[Reservation]):
     def _is_started_with(self, token: str) -> bool:
         return opens(token, self._is.token)
 
-    def start(self, *, by: str | None = None) -> None:
-        token, who = new_secret(), self._session.who(by)  # guard: token-is-secret
+    def start(self, *, token: str | None = None, by: str | None = None) -> None:
+        secret, who = chosen_or_new(token), self._session.who(by)  # guard: token-is-secret
         self._is = self._session.write(
-            lambda act: run_acts.start(act, key=self.key, token=token, why=who)
+            lambda act: run_acts.start(act, key=self.key, token=secret, why=who)
         )
-        self._token = token
+        self._token = secret
 
     def settle(self, cell: Cell, *, by: str | None = None) -> Amount:
         who, named = self._session.who(by), storable_cell(cell)

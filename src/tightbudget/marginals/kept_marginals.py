@@ -1,8 +1,8 @@
 """The marginals that a run has measured, in a file, so that a program started again has them.
 
-The file begins with what the run was begun with: its plan with the prices, and the token of its
-hold. Then it has the marginals of each measurement and a line that ends them, before anything is
-chosen by them. So whoever finds the file goes on with the run, or has all that was paid for; the
+The file begins with what the run was reserved with: its plan with the prices, and the token that
+starts it. Then it has the marginals of each measurement and a line that ends them, before anything
+is chosen by them. So whoever finds the file goes on with the run, or has all that was paid for; the
 ledger knows which moves were taken.
 """
 
@@ -111,7 +111,7 @@ class KeptMarginals:
     def begin(
         self, rho: float, priced: PricedWorkflow, state: Mapping[str, Any], meter: Meter
     ) -> None:
-        """Writes down what the run was begun with, before its first move.
+        """Writes down what the run was reserved with, before it starts.
 
         Args:
             rho: zCDP's scale of all noise.
@@ -123,7 +123,7 @@ class KeptMarginals:
             FileError: the file cannot be written.
         """
         hold = _hold(meter, state)
-        assert hold is not None, "the run was begun with the token of its state"
+        assert hold is not None, "the run is reserved"
         self._begun = {
             "asked": dict(self._asked),
             "rho": rho,
@@ -174,7 +174,7 @@ class KeptMarginals:
         hold = _hold(meter, self.state)
         if hold is None:
             raise FencingError(f"{self._path} is of another run than that of {key!r} in the ledger")
-        if hold.state is State.STARTED:
+        if hold.state in (State.RESERVED, State.STARTED):
             return None
         return Receipt(Amount.from_dict(self._begun["held"]), hold.charge, hold.question)
 
@@ -192,7 +192,7 @@ def _keyed(meter: Any) -> Any:
 
 
 def _hold(meter: Any, state: Mapping[str, Any]) -> BaseHold[Any] | None:
-    """Returns the run of a state; None if it was begun with another token."""
+    """Returns the run of a state; None if it was started with another token."""
     hold: BaseHold[Any] | None = _keyed(meter).started_with(state["key"], state["token"])
     return hold
 

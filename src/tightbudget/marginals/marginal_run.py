@@ -134,6 +134,19 @@ class MarginalRun(Uncopied):
         self._due = Counter[Mechanism]()  # of the last move, what has not run yet
         self._answers: list[NoisyMarginal] = []
 
+    def reserve(self) -> None:
+        """Reserves the price before the run is entered; see :class:`tb.release.WorkflowRun`.
+
+        Raises:
+            BudgetError: the price does not fit; nothing was charged.
+            SettlementError: the run was entered before, or is not resumable; or another interactive
+                mechanism is open on the meter.
+            SourceError: the table's engine does not answer; nothing was charged.
+        """
+        if self._rows is not None:
+            self._rows.check()
+        self._run.reserve()
+
     def __enter__(self) -> MarginalRun:
         """Reserves the price of the costliest state, and starts the run.
 

@@ -161,7 +161,8 @@ def paid_run(
         )
         if kept is not None and kept.rho is not None:
             run.load_state_dict(kept.state)
-        stack.enter_context(run)
-        if kept is not None and kept.rho is None:
+        elif kept is not None:
+            run.reserve()
             kept.begin(rho, priced, run.state_dict(), private.meter)
+        stack.enter_context(run)
         yield PaidRun(rho, priced, kept, run)

@@ -50,11 +50,17 @@ class BaseHold(ABC, Generic[R]):
         """Says whether the run was started with this token."""
 
     @abstractmethod
-    def start(self) -> None:
+    def start(self, *, token: str | None = None) -> None:
         """Marks that the mechanism runs, once; from here on nothing but its cell frees epsilon.
 
+        Args:
+            token: the token that settles the run, 32 hexadecimal digits that nobody can guess; a
+                new one if None. Who has kept it before the start can settle the run even if the
+                process dies as it starts, or the answer is lost.
+
         Raises:
-            SettlementError: it was started before, also by another process, or is over.
+            SettlementError: it was started before, also with this token, or is over.
+            ParameterError: the token looks otherwise; nothing was started.
             LedgerError: the answer was lost, if it is ``unknown``. Run nothing: void the
                 reservation, or if that is refused, forfeit it.
         """

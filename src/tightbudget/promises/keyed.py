@@ -124,19 +124,21 @@ class Keyed(Generic[H]):
             raise SettlementError(
                 f"a run goes on between its start and its end, and {key!r} is {hold.state.value}"
                 + ("" if hold.cell is None else f" with cell {hold.cell!r}")
+                + (": void() frees it" if hold.state is State.RESERVED else "")
             )
         if not hold._is_started_with(token):  # guard: only-own-token-goes-on
             raise FencingError(f"{key!r} goes on with the token of its start, got another")
         return hold
 
     def started_with(self, key: str, token: str) -> H | None:
-        """Returns the run of a key, which this token settles; None if another one started it.
+        """Returns the run of a key; None if it was started with another token.
 
         Raises:
             SettlementError: there is no run of this key.
         """
         hold = self._budget._hold(key, token)
-        return hold if hold._is_started_with(token) else None  # guard: only-own-token-ends
+        never = hold.state in (State.RESERVED, State.VOID)
+        return hold if never or hold._is_started_with(token) else None  # guard: only-own-token-ends
 
     def places(self, key: str) -> Places[H]:
         """Returns the places that the run of this key has come to, as its ledger has them."""

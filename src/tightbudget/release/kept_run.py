@@ -7,11 +7,13 @@ from typing import Any, Literal, NamedTuple
 
 from tightbudget.errors import ParameterError, SettlementError
 from tightbudget.numerics.validate import refuse
+from tightbudget.output_dp.account import State
 from tightbudget.output_dp.amount import Amount
 from tightbudget.output_dp.guarantee import Cell, OutputDP
 from tightbudget.promises.chain import canonical, digest
 from tightbudget.promises.hold import BaseHold
 from tightbudget.promises.keyed import Asking, Keyed, Places
+from tightbudget.promises.secret import new_secret
 from tightbudget.release.meter import Meter
 from tightbudget.release.release import Started
 
@@ -36,6 +38,9 @@ class Declared(NamedTuple):
 
 class KeptRun:
     """A run as its ledger keeps it: its hold, its token, and the places that it has come to.
+
+    The token is drawn before the run starts. So its state can be kept first, and a process that
+    dies at any moment after that loses no run.
 
     Args:
         meter: the budget that pays, with a key.
@@ -64,23 +69,49 @@ class KeptRun:
         self._digest = digest(canonical(declared.content))
         self._hold: BaseHold[Any] | None = None
         self._places: Places[BaseHold[Any]] | None = None
-        self._token: str | None = None  # that of a state which was loaded
+        # of this process's reservation, or of a state that was loaded
+        self._key: str | None = None
+        self._token: str | None = None
+        self._loaded = False
 
-    @property
-    def loaded(self) -> bool:
-        """Whether a state was loaded: the run was begun by another process."""
-        return self._token is not None
+    def goes_on(self) -> bool:
+        """Says whether another process has started the run whose state was loaded.
+
+        Raises:
+            SettlementError: the ledger has no run of its key.
+        """
+        if not self._loaded:
+            return False
+        assert self._key is not None, "a state has a key"
+        assert self._token is not None, "a state has a token"
+        hold = self._meter.started_with(self._key, self._token)
+        return hold is None or hold.state is not State.RESERVED
+
+    def reserve(self, interactive: bool) -> None:
+        """Reserves the run and draws its token, if it has no state yet."""
+        if self._token is None:
+            self._ask(interactive)
 
     def begin(self, interactive: bool) -> Started:
-        """Reserves and starts the run."""
-        places = self._meter.places(self._meter.next_key)
+        """Starts the run with its token; reserves it first, if this process has not done so."""
+        hold = self._hold or self._ask(interactive)
+        hold.start(token=self._token)  # guard: started-with-the-kept-token
+        return Started(None, hold.charge)
+
+    def _ask(self, interactive: bool) -> BaseHold[Any]:
+        """Asks the ledger for the hold of the run; of a state's run, it has it already."""
+        key = self._meter.next_key
+        if self._loaded:
+            self._check_key(self._key)
+        places = self._meter.places(key)
         places.key_after(self._last)  # refused here, and not after some training
-        hold = self._meter.reserve(
+        self._hold = hold = self._meter.reserve(
             self._guarantee(), interactive=interactive, question=self._question
         )
-        hold.start()
-        self._hold, self._places = hold, places
-        return Started(None, hold.charge)
+        self._places, self._key, self._token = places, key, self._token or new_secret()
+        if hold.state is not State.RESERVED:  # guard: state-of-a-run-to-start
+            hold.start(token=self._token)  # is refused, and says what can be done
+        return hold
 
     def take_over(self, interactive: bool) -> Started:
         """Returns the run whose state was loaded.
@@ -93,8 +124,9 @@ class KeptRun:
             SettlementError: no state was loaded, or the run is over.
             FencingError: the token of the state is not that of the run.
         """
-        if self._token is None:
+        if not self._loaded:
             raise SettlementError("load_state_dict comes first: there is no run to end")
+        assert self._token is not None, "a state has a token"
         hold = self._meter.taken_over(self._token)
         if hold.interactive != interactive:
             raise ParameterError(
@@ -119,14 +151,16 @@ class KeptRun:
         """Returns the state of the run.
 
         Raises:
-            SettlementError: the run has not begun.
+            SettlementError: the run is not reserved, and no state was loaded.
         """
-        if self._hold is None:
-            raise SettlementError("the run has not begun: save its state after it has")
+        if self._token is None:
+            raise SettlementError(
+                "the run is not reserved: its state is there after reserve(), and in the run"
+            )
         return {
             "tightbudget": _VERSION,
-            "key": self._hold.key,
-            "token": self._hold.token,
+            "key": self._key,
+            "token": self._token,
             self._declared.what: self._digest,
         }
 
@@ -135,15 +169,17 @@ class KeptRun:
 
         Raises:
             ParameterError: it is no state, or that of another run.
+            SettlementError: this process has reserved the run.
         """
+        if self._hold is not None:
+            raise SettlementError("a state is loaded before the run is reserved or entered")
         by, what, has, _ = self._declared
         if not isinstance(state, Mapping) or {*state} != {"tightbudget", "key", "token", what}:
             # not the state itself, which may hold a token
             raise ParameterError(f"state must be what state_dict() of a {by} returned")
         if state["tightbudget"] != _VERSION:
             raise refuse("the state's version", f"be {_VERSION}", state["tightbudget"])
-        if state["key"] != self._meter.next_key:
-            raise refuse("the state's key", f"be {self._meter.next_key!r}", state["key"])
+        self._check_key(state["key"])
         if state[what] != self._digest:
             raise ParameterError(
                 f"{what} must have {has} of the run that the state is of: keep their parameters "
@@ -151,7 +187,12 @@ class KeptRun:
             )
         if not isinstance(state["token"], str):
             raise ParameterError("the state's token must be a text")
-        self._token = state["token"]
+        self._key, self._token, self._loaded = state["key"], state["token"], True
+
+    def _check_key(self, key: object) -> None:
+        """Refuses the key of a state unless it is that of the meter's next run."""
+        if key != self._meter.next_key:  # guard: state-of-this-key
+            raise refuse("the state's key", f"be {self._meter.next_key!r}", key)
 
 
 def not_resumable(by: str) -> SettlementError:

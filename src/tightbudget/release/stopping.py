@@ -92,6 +92,24 @@ class StoppingCallback(Uncopied, Generic[T]):
         self._counted = False  # whether the loop tells its steps
         self._kept = _KeptStops(meter, schedule) if resumable else None
 
+    def reserve(self) -> None:
+        """Reserves the worst-case stop before the callback is entered, and draws its token.
+
+        Then :meth:`state_dict` has the run's state: who keeps it before entering the callback loses
+        no run to a crash, at whatever moment. Entering the callback reserves what was not reserved
+        before. After a state was loaded, whose run is reserved, this does nothing.
+
+        Raises:
+            BudgetError: the worst-case stop does not fit; nothing was charged.
+            SettlementError: the callback was entered before, or is not resumable; or another
+                interactive mechanism is open on the meter.
+        """
+        if self._kept is None:
+            raise not_resumable("callback")
+        if self._run is not None:
+            raise SettlementError("a run is reserved before the callback is entered")
+        self._kept.reserve(self._interactive)
+
     def __enter__(self) -> StoppingCallback[T]:
         """Reserves the worst-case stop, and starts the run.
 
@@ -107,7 +125,7 @@ class StoppingCallback(Uncopied, Generic[T]):
             kept = self._kept
             self._run = (
                 kept.go_on(self._interactive, goes_on=True)
-                if kept.loaded
+                if kept.goes_on()
                 else kept.begin(self._interactive)
             )
             self._open = self._run if self._run.cell is None else None
@@ -210,12 +228,12 @@ class StoppingCallback(Uncopied, Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Returns what another process needs to go on with a resumable run, as plain JSON values.
 
-        It is the same from the start of the run to its end: save it once, before the first step, or
-        with each checkpoint. It holds the token of the run, a secret: who has it may settle the
-        run.
+        It is the same from the reservation of the run (:meth:`reserve`) to its end: save it once,
+        before the callback is entered, or with each checkpoint. It holds the token of the run, a
+        secret: who has it may settle the run.
 
         Raises:
-            SettlementError: the run has not begun, or is not resumable.
+            SettlementError: the run is not reserved, or is not resumable.
         """
         if self._kept is None:
             raise not_resumable("callback")
@@ -224,19 +242,18 @@ class StoppingCallback(Uncopied, Generic[T]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over the run of a process that is no more, before the callback is entered.
 
-        The ledger is asked when the callback is entered.
+        The ledger is asked when the callback is entered. A run that was reserved, and not started,
+        starts then.
 
         Args:
             state: what :meth:`state_dict` has returned there.
 
         Raises:
             ParameterError: it is no such state, or that of another key or another schedule.
-            SettlementError: the callback was entered before, or is not resumable.
+            SettlementError: the run was reserved or entered before, or is not resumable.
         """
         if self._kept is None:
             raise not_resumable("callback")
-        if self._run is not None:
-            raise SettlementError("a state is loaded before the callback is entered")
         self._kept.load(state)
 
     def end(self) -> Receipt:

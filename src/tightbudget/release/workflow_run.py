@@ -93,6 +93,23 @@ class WorkflowRun(Uncopied):
         # whether another process has ended the resumable run at this state, or may still choose
         self._ended = self._choosing = False
 
+    def reserve(self) -> None:
+        """Reserves the price of the costliest state before the run is entered, and draws its token.
+
+        Then :meth:`state_dict` has the run's state: who keeps it before entering the run loses no
+        run to a crash, at whatever moment. Entering the run reserves what was not reserved before.
+        After a state was loaded, whose run is reserved, this does nothing.
+
+        Raises:
+            BudgetError: the price does not fit; nothing was charged.
+            SettlementError: the run was entered before, or is not resumable; or another interactive
+                mechanism is open on the meter.
+        """
+        kept = self._resumable()
+        if self._run is not None:
+            raise SettlementError("a run is reserved before it is entered")
+        kept.reserve(self._interactive)
+
     def __enter__(self) -> WorkflowRun:
         """Reserves the price of the costliest state, and starts the run.
 
@@ -106,7 +123,7 @@ class WorkflowRun(Uncopied):
             raise SettlementError("a run is paid for once: another one needs a WorkflowRun")
         if self._kept is not None:
             kept = self._kept
-            self._run = self._taken_over(kept) if kept.loaded else kept.begin(self._interactive)
+            self._run = self._taken_over(kept) if kept.goes_on() else kept.begin(self._interactive)
             self._open = True
             return self
         self._run = self._paid.enter_context(
@@ -209,31 +226,29 @@ class WorkflowRun(Uncopied):
     def state_dict(self) -> dict[str, Any]:
         """Returns what another process needs to go on with a resumable run, as plain JSON values.
 
-        It is the same from the start of the run to its end: save it once, before the first move, or
-        with each checkpoint. It holds the token of the run, a secret: who has it may settle the
-        run.
+        It is the same from the reservation of the run (:meth:`reserve`) to its end: save it once,
+        before the run is entered, or with each checkpoint. It holds the token of the run, a secret:
+        who has it may settle the run.
 
         Raises:
-            SettlementError: the run has not begun, or is not resumable.
+            SettlementError: the run is not reserved, or is not resumable.
         """
         return self._resumable().state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over the run of a process that is no more, before the run is entered.
 
-        The ledger is asked for the moves that were taken when the run is entered.
+        The ledger is asked for the moves that were taken when the run is entered. A run that was
+        reserved, and not started, starts then.
 
         Args:
             state: what :meth:`state_dict` has returned there.
 
         Raises:
             ParameterError: it is no such state, or that of another key or another workflow.
-            SettlementError: the run was entered before, or is not resumable.
+            SettlementError: the run was reserved or entered before, or is not resumable.
         """
-        kept = self._resumable()
-        if self._run is not None:
-            raise SettlementError("a state is loaded before the run is entered")
-        kept.load(state)
+        self._resumable().load(state)
 
     def end(self) -> Receipt:
         """Settles a run whose state was loaded, without more moves, in place of entering it.

@@ -86,9 +86,14 @@ class Reserve(Body):
 
 
 class Start(Body):
-    """The key of the reservation to be started."""
+    """The key of the reservation to be started, and the token that will settle its run."""
 
     key: Annotated[Name, Field(examples=["A1"])]
+    token: str | None = Field(
+        None,
+        pattern="^[0-9a-f]{32}$",
+        description="A secret that the caller has drawn and kept; the server draws one without it.",
+    )
 
 
 class Settle(Body):
@@ -174,10 +179,10 @@ def start(request: Request, body: Start) -> Response:
     """Marks, once, that the mechanism runs now, and returns the token that settles the run.
 
     The token is a secret, told this once: keep it with the output. If the answer is lost, nobody
-    has it: forfeit the run.
+    has it, unless the caller has drawn it: forfeit the run.
     """
     found, caller = hold_touched(request, body.key), caller_of(request)
-    found.start(by=caller.name)
+    found.start(token=body.token, by=caller.name)
     return answered(hold_seen(found, caller))
 
 
