@@ -144,7 +144,7 @@ def test_a_start_with_a_token_of_the_caller_s_is_settled_though_its_answer_was_l
     assert lost.value.unknown
     with pytest.raises(tb.errors.SettlementError, match="a hold is started once, and 'L1' is star"):
         hold.start(token=token)
-    assert far.hold("L1", token=token).settle("no") == tb.Amount(0.0, 1e-7, "epsilon")
+    assert far.hold("L1", token=token).settle("no") == tb.Amount(0.1, 1e-7, "epsilon")
     assert balance(data) != HELD
     ledger.verify()
 
