@@ -48,6 +48,7 @@ __all__ = ["Line", "files", "known_tests", "lines_of"]
 TESTS = Path(__file__).resolve().parents[1]
 MILLION = 1e6 * rounding.UNIT  # how far a line that is turned is off, relative to what it rounds
 LIMIT = 12.0  # CPU seconds for the tests of one line; a search that no longer ends is noticed, too
+SLOWER = 4  # how many times what they take with the line in place the tests may take without it
 
 # The fast tests that are searched for every file; and for a folder or file, those of the longest
 # name that it begins with, and the file of tests that has its name.
@@ -388,16 +389,18 @@ class Sweep:
                 for at, tests in part.items():
                     reach.setdefault(at, {}).update(tests)
 
-        def work() -> Iterator[Callable[[], object]]:
-            for line in self.lines:
-                known = self.known.setdefault(line.path, [])
-                reaching = reach.get((line.path, line.number), {})
-                others = sorted(set(reaching) - set(known), key=lambda one: reaching[one])
-                asked = [one for one in known if not self.search or one in reaching]
-                yield functools.partial(self._noticed, line, asked + others)
+        def tests_of(line: Line) -> list[str]:
+            known = self.known.setdefault(line.path, [])
+            reaching = reach.get((line.path, line.number), {})
+            others = sorted(set(reaching) - set(known), key=lambda one: reaching[one])
+            return [one for one in known if not self.search or one in reaching] + others
 
+        limit = 2 * LIMIT if self.search else LIMIT / 3
+        work = (functools.partial(self._noticed, one, tests_of(one), limit) for one in self.lines)
         start = time.perf_counter()
-        for line, found in zip(self.lines, _in_turn(work(), self.jobs), strict=True):
+        for line, found in zip(self.lines, _in_turn(work, self.jobs), strict=True):
+            if found is None and not self.search:
+                found = self._noticed_in_time(line, tests_of(line))
             by = "the end of its process" if found is None else found
             self.noticed[line] = by or None
             if by and found and by not in self.known[line.path]:
@@ -415,18 +418,33 @@ class Sweep:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return not self.failed
 
-    def _noticed(self, line: Line, tests: Sequence[str]) -> str:
-        """The first of the tests that fails, "" if none does."""
+    def _noticed(self, line: Line, tests: Sequence[str], limit: float) -> str:
+        """The first of the tests that fails, "" if none does; its process ends at the limit."""
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_PROF, 2 * LIMIT if self.search else LIMIT / 3)
+        signal.setitimer(signal.ITIMER_PROF, limit)
         _take_away(line, self.turned)
         start = time.process_time()
         for test in tests:
-            if time.process_time() - start > LIMIT:
+            if self.search and time.process_time() - start > LIMIT:
                 break
             if test in self.items and not self._run(self.items[test]):
                 return test
         return ""
+
+    def _noticed_in_time(self, line: Line, tests: Sequence[str]) -> str | None:
+        """The same with a limit that the tests keep to with the line in place, on any machine."""
+        took: float = Fork.of(functools.partial(self._seconds, tests)).said()
+        limit = max(LIMIT / 3, SLOWER * took)
+        again: str | None = Fork.of(functools.partial(self._noticed, line, tests, limit)).said()
+        return again
+
+    def _seconds(self, tests: Sequence[str]) -> float:
+        """The CPU seconds that the tests take."""
+        start = time.process_time()
+        for test in tests:
+            if test in self.items:
+                self._run(self.items[test])
+        return time.process_time() - start
 
     def _reached(self, part: int) -> dict[tuple[str, int], dict[str, float]]:
         """The passing tests that reach each line, each with its CPU seconds."""
