@@ -24,6 +24,9 @@ IGNORED = [
 
 # Spark 4 runs on Java 17 and 21
 JAVA = "java"
+# Each query is new code that runs a few times: Java's second compiler costs more than it saves, and
+# so do several threads that search two small heaps for garbage.
+QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def session(folder: Path) -> Any:
@@ -48,6 +51,8 @@ def session(folder: Path) -> Any:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
+        "spark.driver.extraJavaOptions": QUICKLY,
+        "spark.executor.extraJavaOptions": QUICKLY,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
