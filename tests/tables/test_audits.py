@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from tests.release.enumerated import Law, Outcomes, power
 from tests.tables.cases import in_duckdb, small
-from tests.tables.test_neighbours import Row, without_a_unit
+from tests.tables.test_neighbours import Row, up_to_names, without_a_unit
 
 from tightbudget.tables import (
     AboveThreshold,
@@ -119,24 +119,6 @@ def rows_of(units: tuple[str | None, ...], most: int) -> tuple[tuple[Row, ...], 
     )
 
 
-def exchanged(given: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The table with its two units exchanged."""
-    other: dict[Any, Any] = {"a": "b", "b": "a", None: None}
-    return tuple(sorted(((other[unit], *rest) for unit, *rest in given), key=repr))
-
-
-@cache
-def tables_of(most: int) -> tuple[tuple[Row, ...], ...]:
-    """One of each two tables that differ by the names of their units.
-
-    For units of other names the hash has another key, and what holds for each key holds for all.
-    """
-    found: dict[frozenset[tuple[Row, ...]], tuple[Row, ...]] = {}
-    for given in rows_of(("a", "b", None), most):
-        found.setdefault(frozenset({tuple(sorted(given, key=repr)), exchanged(given)}), given)
-    return tuple(found.values())
-
-
 class HalfTheNoise(Law):
     """Noise of half the scale that is asked for."""
 
@@ -206,7 +188,7 @@ def excess(
     failed, closest = 0, Fraction(0)
     moves = {
         (scanned(given), scanned(fewer))
-        for given in tables_of(most)
+        for given in up_to_names(rows_of(("a", "b", None), most))
         for fewer in without_a_unit(given)
     }
     for pair in moves:
