@@ -3,14 +3,16 @@
 The places of a job are what lasts: each transaction of the ledger, and each write to the file of
 answers; and between them, the scan of each question. A death is before a place, after it or, of a
 write to the file, in the midst of it. In a test a death is an exception, after which nothing lasts
-any more; run as a program, it is SIGKILL.
+any more; in a process of its own, it is SIGKILL. Run as a program, this starts such processes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -171,7 +173,30 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _alone(folder: Path, life: Life) -> None:
+    """One life, in a process of its own; what was answered is in a file."""
+    found = job(folder, life)
+    (folder / "found").write_text(f"{[answer.value for answer in found]}")
+
+
+def main() -> None:
+    """Answers each line (a folder, a place, a death) with how a process with that life has ended.
+
+    A process is a fork of this one, which has loaded all modules and opened nothing.
+    """
+    for line in sys.stdin:
+        folder, place, death = json.loads(line)
+        process = os.fork()
+        if process == 0:
+            try:
+                _alone(Path(folder), Life(place, death, _kill))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(process, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
 if __name__ == "__main__":
-    where, at, how = sys.argv[1:]
-    found = job(Path(where), Life(None if at == "none" else int(at), how, _kill))
-    print([answer.value for answer in found])
+    main()

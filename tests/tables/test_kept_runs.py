@@ -114,19 +114,36 @@ def test_a_job_goes_on_after_several_deaths(
     paid(folder, [*lives, lived(folder, None, "")])
 
 
-@pytest.mark.slow  # it starts Python for each death
+@pytest.fixture(scope="module")
+def processes() -> Iterator[subprocess.Popen[str]]:
+    """Python that starts a process for each life."""
+    words = [sys.executable, "-m", "tests.tables.killed_jobs"]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen(words, cwd=ROOT, text=True, **pipes) as started:
+        yield started
+
+
+def ended(processes: subprocess.Popen[str], folder: Path, place: int | None, death: str) -> int:
+    """How a process with this life has ended."""
+    assert processes.stdin is not None
+    assert processes.stdout is not None
+    print(json.dumps([str(folder), place, death]), file=processes.stdin, flush=True)
+    return int(processes.stdout.readline())
+
+
+@pytest.mark.slow  # a process for each life
 @pytest.mark.parametrize("death", DEATHS)
 @pytest.mark.parametrize("place", range(PLACES))
-def test_a_job_goes_on_after_sigkill_at_any_place(tmp_path: Path, place: int, death: str) -> None:
+def test_a_job_goes_on_after_sigkill_at_any_place(
+    tmp_path: Path, processes: subprocess.Popen[str], place: int, death: str
+) -> None:
     opened(tmp_path)
-    words = [sys.executable, "-m", "tests.tables.killed_jobs", str(tmp_path)]
-    first = subprocess.run([*words, str(place), death], capture_output=True, cwd=ROOT, check=False)
-    assert first.returncode == -signal.SIGKILL, first.stderr
-    dead = Life(place, death, killed)
-    second = subprocess.run([*words, "none", ""], capture_output=True, cwd=ROOT, check=True)
+    assert ended(processes, tmp_path, place, death) == -signal.SIGKILL
+    assert not (tmp_path / "found").exists()
+    assert ended(processes, tmp_path, None, "") == 0
     last = lived(tmp_path, None, "")
-    assert f"{[answer.value for answer in last.answers]}\n".encode() == second.stdout
-    paid(tmp_path, [dead, last])
+    assert f"{[answer.value for answer in last.answers]}" == (tmp_path / "found").read_text()
+    paid(tmp_path, [Life(place, death, killed), last])
 
 
 # ------------------------------------------------------------------------ what is kept
