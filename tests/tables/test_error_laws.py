@@ -463,15 +463,16 @@ def test_means_of_small_groups_are_mostly_noise_and_those_of_large_groups_are_no
 ) -> None:
     """Groups of 5 to 40 rows are flagged in 98 % of runs, and those of 4,000 in none."""
     random, small, large = np.random.default_rng(8), list[bool](), list[bool]()
-    for _ in range(150):
-        keys = np.repeat(["a", "b", "c"], [5, 40, 4_000])
-        data = {"u": np.arange(4_045), "x": random.uniform(2, 6, 4_045), "k": keys}
+    for run in range(150):
+        # a large group in each fifth run: its rows take all of the time
+        keys = np.repeat(["a", "b", "c"], [5, 40, 0 if run % 5 else 4_000])
+        data = {"u": np.arange(len(keys)), "x": random.uniform(2, 6, len(keys)), "k": keys}
         table = tb.Table(data, unit="u", rows_per_unit=5, domains={"k": ["a", "b", "c"]})
         asks = tb.Session(table, tb.OutputDPFilter(1, 1e-3))
         question = tb.GroupedMeans(**GIVEN, by="k", epsilon=0.3, delta=delta)
         *few, many = asks.ask(question)._mostly_noise()
         small += [bool(flag) for flag in few]
-        large.append(bool(many))
+        large += [] if run % 5 else [bool(many)]
     assert sum(small) >= 0.98 * len(small)
     assert not any(large)
 
