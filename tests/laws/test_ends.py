@@ -62,8 +62,8 @@ def _closest(case: Case) -> float:
     """The gap that is asked for: a few units, or what buckets know in milliseconds."""
     if case.name == "either-sampled":
         return 1e-8  # buckets reach 1e-9, and for a smaller gap they search for seconds
-    if case.name == "sampled-gaussian-0.25":
-        return 1e-11  # the formula's own gap is up to 2e-12
+    if case.name in ("sampled-gaussian-0.25", "sampled-twice"):
+        return 1e-11  # the formula's own gap is up to 2e-12, and buckets search for seconds
     return 1e-4 if "truncated" in case.name or case.name == "either-of-all" else 1e-12
 
 
