@@ -1269,7 +1269,7 @@ CASES: dict[str, Callable[[], bool]] = {
     "convolve-transform": transforms_hold,
     "convolve-extended": extended_products_hold,
     "blocks-direct": lambda: direct_blocks_hold(20),
-    "blocks-heavy": lambda: direct_blocks_hold(2000),
+    "blocks-heavy": lambda: direct_blocks_hold(3000),
     "blocks-transform": lambda: transformed_blocks_hold(0.0),
     "blocks-products": lambda: transformed_blocks_hold(20.0),
     "correlate-direct": direct_correlations_hold,

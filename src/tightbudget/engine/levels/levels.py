@@ -28,7 +28,7 @@ from tightbudget.engine.buckets.loss_grid import Grid
 from tightbudget.engine.levels.masses import Level, Lower, Upper
 from tightbudget.numerics.rounding import FloatArray, add_up, mul_up, sum_up
 
-ABOVE = 0.75  # of a grid's points: large losses are above the middle, and few are as far below
+ABOVE = 0.6  # of a grid's points: many losses lie on both sides of the middle, large ones above
 
 
 @dataclass(frozen=True)
