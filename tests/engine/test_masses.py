@@ -21,7 +21,7 @@ from tightbudget.mechanisms import Gaussian, Mechanism, RandomizedResponse
 from tightbudget.pairs.direction import Direction
 
 STEP, ROOM = 0.37, Room((1024,))
-SIZES = [5, 400, 1600]  # products one by one, and by blocks
+SIZES = [5, 400, 3000]  # products one by one, and by blocks
 
 
 @pytest.fixture(autouse=True)
