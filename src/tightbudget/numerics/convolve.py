@@ -28,10 +28,10 @@ _PIECE = 4096  # `correlate` cuts into transforms of at least this length
 # thousand entries) to a quarter (10^5) of a transform's time, and its relative error is per entry.
 _DIRECT = 24
 # `convolve_by_blocks`: up to _SMALL products are made one by one, in about the time of transforms,
-# and their errors are a hundredth: runs repeat them 10^6 times. A block of _BLOCK losses holds masses that differ by few orders of magnitude; blocks
-# whose sums differ by up to _ALIKE are joined: errors of 5e-15 stay small beside all of them. The
-# _HEAVY heaviest blocks with more than a _SHARE of all stand alone: the errors of common losses
-# would hide rare ones.
+# and their errors are a hundredth: runs repeat them 10^6 times. A block of _BLOCK losses holds
+# masses that differ by few orders of magnitude; blocks whose sums differ by up to _ALIKE are
+# joined: errors of 5e-15 stay small beside all of them. The _HEAVY heaviest blocks with more than a
+# _SHARE of all stand alone: the errors of common losses would hide rare ones.
 _SMALL, _BLOCK = 2**23, 256
 _HEAVY, _SHARE, _ALIKE = 3, 1e-6, 1e6
 # More than 2^23 products that each lose up to 1e-308 below the range of normal doubles.
