@@ -91,10 +91,10 @@ def convolve_by_blocks(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatA
     n, few = a.size + b.size - 1, min(a.size, b.size)
     lost = _LOST if np.any(a > 0.0) and np.any(b > 0.0) else 0.0  # below the range of doubles
     if few <= _DIRECT or a.size * b.size <= _SMALL:
-        short, long = (a, b) if a.size <= b.size else (b, a)
+        smaller, larger = (a, b) if a.size <= b.size else (b, a)
         direct = np.zeros(n)
         for start in range(0, few, _BLOCK):
-            piece = np.convolve(long, short[start : start + _BLOCK])
+            piece = np.convolve(larger, smaller[start : start + _BLOCK])
             direct[start : start + piece.size] += piece
         # products and sums of a piece, and sums of the pieces; 2 more for this line
         units = min(few, _BLOCK) + -(-few // _BLOCK) + 2
