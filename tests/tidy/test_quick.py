@@ -43,8 +43,14 @@ def test_second_with_fixture(busy): pass
 def test_marked():
     test_here()
 
-def test_idle():
-    time.sleep(0.3)
+@pytest.fixture(scope="session")
+def server():
+    child = subprocess.Popen([sys.executable, "-c", BURN])
+    yield
+    child.wait()
+
+def test_idle(server):  # the last one ends the server
+    time.sleep(0.9)
 """
 
 LAWS = """
