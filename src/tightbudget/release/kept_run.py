@@ -105,12 +105,13 @@ class KeptRun:
             self._check_key(self._key)
         places = self._meter.places(key)
         places.key_after(self._last)  # refused here, and not after some training
-        self._hold = hold = self._meter.reserve(
+        hold = self._meter.reserve(
             self._guarantee(), interactive=interactive, question=self._question
         )
-        self._places, self._key, self._token = places, key, self._token or new_secret()
+        token = self._token or new_secret()
         if hold.state is not State.RESERVED:  # guard: state-of-a-run-to-start
-            hold.start(token=self._token)  # is refused, and says what can be done
+            hold.start(token=token)  # is refused, and says what can be done
+        self._hold, self._places, self._key, self._token = hold, places, key, token
         return hold
 
     def take_over(self, interactive: bool) -> Started:
