@@ -477,6 +477,19 @@ def test_what_is_no_body_is_refused(ask: TestClient, content: str) -> None:
     assert ask.post("/api/v1/void", content=raw).status_code == 400
 
 
+@pytest.mark.parametrize("text", ["SECRET", "0" * 33, "0" * 32 + "\n", "A" * 32, 7, ["0" * 32]])
+def test_another_text_is_no_token_of_a_start_and_is_not_shown(ask: TestClient, text: Any) -> None:
+    body = {"key": "A1", "token": text}
+    message = str(error_of(ask.post("/api/v1/start", json=body), 400)["message"])
+    assert message in (
+        "token: Input should be a valid string",
+        "token: String should match pattern '^[0-9a-f]{32}$'",
+    )
+    assert ask.get("/api/v1/hold?key=A1").json()["state"] == "reserved"
+    chosen = "0123456789abcdef" * 2
+    assert post(ask, "start", key="A1", token=chosen)["token"] == chosen
+
+
 def test_parts_in_parts_are_refused(ask: TestClient) -> None:
     deep = "[" * 300 + "]" * 300
     body = f'{{"key": "A2", "token": "{TOKEN_OF_A2}", "cell": {deep}}}'
