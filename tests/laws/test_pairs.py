@@ -109,6 +109,14 @@ def test_masses_are_enclosed_and_sum_to_1_under_p(mechanism: Mechanism, directio
         assert upper - lower < 1e-6
 
 
+@ask(CONTINUOUS)
+def test_only_bins_have_sums_of_1(mechanism: Mechanism, direction: Direction) -> None:
+    """A pair that says so has no other part, so that its bins have all of P and of Q."""
+    pair = mechanism.pair(direction)
+    if pair.sums_to_one():
+        assert len(pair.atoms()) == pair.p_only().upper[0] == pair.q_only().upper[0] == 0
+
+
 @pytest.mark.one_in(3)
 @ask(ASKED)
 def test_masses_sum_to_1_under_q(mechanism: Mechanism, direction: Direction):

@@ -175,6 +175,9 @@ class GaussianPair(Pair):
         # a gap of 1e-13 against one of up to 3e-9, measured for sigma from 1 to 5,000
         return True
 
+    def sums_to_one(self) -> bool:
+        return True
+
     def max_loss(self) -> tuple[float, float]:
         return np.inf, np.inf
 

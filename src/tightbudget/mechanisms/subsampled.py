@@ -152,6 +152,9 @@ class _SubsampledPair(Pair):
         off = mul_up(off, 1.0 + 2.0 * off)
         return max(low, sub_down(log, off)), min(high, add_up(log, off))
 
+    def sums_to_one(self) -> bool:
+        return self.base.sums_to_one()
+
     def dominating_both(self, other: Pair) -> Pair | None:
         # What turns one base into another does so with their mixtures. A smaller rate, too, is a
         # post-processing: an output is replaced by one without the record, sometimes.

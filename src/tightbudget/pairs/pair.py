@@ -160,6 +160,14 @@ class Pair:
         """The Q-mass of outputs that P cannot produce: L = -inf."""
         return zero()
 
+    def sums_to_one(self) -> bool:
+        """Whether the exact masses of all bins are 1 in all, those of P and those of Q.
+
+        Then the pair has a continuous part alone: no atoms, and no output that only one of P and Q
+        can produce. False unless a pair says so.
+        """
+        return False
+
     def max_loss(self) -> tuple[float, float]:
         """Lower and upper bound of the largest finite loss; (inf, inf) if losses have no end."""
         raise NotImplementedError
