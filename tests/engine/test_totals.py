@@ -312,8 +312,8 @@ def ball_exp(x: float) -> Fraction:
 
 def test_what_lies_beyond_may_have_no_q_mass() -> None:
     """Half of P has a loss far beyond the last point: the rest may be all of Q."""
-    outputs = ((Fraction(1, 4), Fraction(1, 2)), (Fraction(1, 4), Fraction(499, 1000)))
-    outputs = (*outputs, (Fraction(1, 2), Fraction(1, 1000)))
+    p, q = (1, 1, 2), (500, 499, 1)
+    outputs = tuple((Fraction(a, 4), Fraction(b, 1000)) for a, b in zip(p, q, strict=True))
     pair = Loose(outputs, below=0.5)
     run = Run(pair, 1, Fraction(0), 0, -2.0, 0.5, 0.0)
     profile = LevelProfile(Parts.of(((pair, 1),)), LevelPlan((run,), 0.25, Room((1024,)), 0.0, 0.0))
