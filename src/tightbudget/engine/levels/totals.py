@@ -1,4 +1,4 @@
-"""What the sums of a run's masses say, beside the bounds of each mass.
+"""Bounds of a run's masses that keep to the sums of all of them.
 
 Each mass is known to some units of 1e-16, so that tens of thousands of bounds are off together by
 1e-11, and a million runs by a million times as much. The exact masses of P have the sum 1, and so
