@@ -91,15 +91,17 @@ class Levels(Generic[Level]):
         mine: Level | None = None  # what is on finer grids, placed on this one
         theirs: Level | None = None
         beyond: Level | None = None  # what finer grids had no room for
-        there = {*self.on, *other.on}
-        level, top = min(there, default=0), max(there, default=-1)
+        levels = {*self.on, *other.on}
+        level, top = min(levels, default=0), max(levels, default=-1)
         while level <= top or beyond is not None:
             a, b = self.on.get(level), other.on.get(level)
-            rest = _sum((b, theirs))
+            # a (b + theirs) + mine b; of a square, a (a + 2 mine), with half the products
+            rest = _sum((b, theirs, mine if self is other else None))
+            there = mine if self is not other else None
             whole = _sum((
                 beyond,
                 a * rest if a is not None and rest is not None else None,
-                mine * b if mine is not None and b is not None else None,
+                there * b if there is not None and b is not None else None,
             ))  # fmt: skip
             beyond = None
             if whole is not None:
