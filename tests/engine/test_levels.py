@@ -31,7 +31,7 @@ from tightbudget.pairs.direction import Direction
 def level_plans(
     draw: st.DrawFn,
 ) -> tuple[
-    list[tuple[Step, int]], list[tuple[float, int, float, float]], float, Room, float, float
+    list[tuple[Step, int]], list[tuple[float, int, float, float]], float, Room, tuple[float, ...]
 ]:
     """Runs, and a plan of them; each plan is sound, few are wise."""
     runs = draw(compositions())
@@ -51,7 +51,8 @@ def level_plans(
     room = Room(tuple(sizes))
     least = draw(st.sampled_from([0.0, 1e-12, 1e-6, 1e-2, 0.3]))
     coarsening = draw(st.sampled_from([0.0, 1e-6, 1e-2, 10.0]))
-    return kinds, places, base, room, least, coarsening
+    decay = draw(st.sampled_from([0.0, 0.5, 30.0]))
+    return kinds, places, base, room, (least, coarsening, decay)
 
 
 @pytest.mark.slow
@@ -62,7 +63,7 @@ def level_plans(
 )
 @settings(max_examples=400)
 def test_bounds_hold_whatever_the_plan(task, direction: Direction, at: list[float]) -> None:
-    runs, places, base, room, least, coarsening = task
+    runs, places, base, room, rest = task
     exact = Composed.of(
         step.remove if direction is Direction.REMOVE else step.add
         for step, count in runs
@@ -74,7 +75,7 @@ def test_bounds_hold_whatever_the_plan(task, direction: Direction, at: list[floa
         for (pair, count), (edge, level, left, right) in zip(pairs, places, strict=True)
     )
     with np.errstate(all="ignore"):  # an overflow is allowed to widen, not to lie
-        profile = LevelProfile(Parts.of(pairs), LevelPlan(levels, base, room, least, coarsening))
+        profile = LevelProfile(Parts.of(pairs), LevelPlan(levels, base, room, *rest))
         for epsilon in at:
             low, high = exact.delta(epsilon)
             bounds = profile.delta(epsilon)

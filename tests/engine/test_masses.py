@@ -53,7 +53,7 @@ def places(n: int) -> list[int]:
 @pytest.mark.parametrize("n", SIZES)
 def test_a_product_of_upper_masses_is_not_below_the_exact_one(n: int) -> None:
     a, b = drawn(n, 1), drawn(n, 2)
-    found = Upper(3, a) * Upper(-7, b)
+    found = Upper(3, a).convolved(Upper(-7, b))
     assert found.first == -4
     for at in places(2 * n - 1):
         exact = summed(a, b, at)
@@ -64,7 +64,7 @@ def test_a_product_of_upper_masses_is_not_below_the_exact_one(n: int) -> None:
 def test_a_product_of_lower_masses_has_less_p_and_more_excess(n: int) -> None:
     p, r, other_p, other_r = drawn(n, 1), drawn(n, 2, -30.0), drawn(n, 3), drawn(n, 4, -30.0)
     one, other = Lower(0, p, r, 0.1), Lower(0, other_p, other_r, 0.2)
-    found = one * other
+    found = one.convolved(other)
     q = [Fraction(float(x)) + Fraction(float(y)) for x, y in zip(other_p, other_r, strict=True)]
     wider = arb(found.shift) - arb(0.1) - arb(0.2)
     for at in places(2 * n - 1):

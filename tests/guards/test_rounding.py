@@ -53,7 +53,7 @@ from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.convolve import convolve, convolve_by_blocks, correlate
+from tightbudget.numerics.convolve import _FLAT, convolve, convolve_by_blocks, correlate
 from tightbudget.numerics.enclosure import exact as exact_masses
 from tightbudget.numerics.enclosure import exp_enclosure
 from tightbudget.numerics.rounding import EXP, UNIT, next_down, next_up
@@ -928,6 +928,20 @@ def transformed_blocks_hold(inverse: float) -> bool:
     return bool(np.all(np.abs(got - np.convolve(x, x)) <= error))
 
 
+def flattened_blocks_hold() -> bool:
+    """A one in each other block; factors that flatten blocks are off as far as they may be."""
+    x, plain = np.zeros(256 * 24), np.exp
+    x[200::512], x[456::512] = 1.0, 1e-7
+    off = (EXP + 4.0 * _FLAT) * UNIT
+
+    def rises(y: Any) -> Any:  # too large where entries are, too small where products are
+        return plain(y) * np.where(np.arange(y.size) < y.size // 2, 1.0 + off, 1.0 - off)
+
+    with mock.patch.object(np, "exp", rises):
+        got, error = convolve_by_blocks(x, x, 1.0)
+    return bool(np.all(np.abs(got - np.convolve(x, x)) <= error))
+
+
 def direct_correlations_hold() -> bool:
     a, b, real = np.ones(20), np.ones(50), np.correlate
     with mock.patch.object(np, "correlate", lambda x, y, mode: real(x, y, mode) * (1 - 20 * UNIT)):
@@ -1272,6 +1286,7 @@ CASES: dict[str, Callable[[], bool]] = {
     "blocks-heavy": lambda: direct_blocks_hold(3000),
     "blocks-transform": lambda: transformed_blocks_hold(0.0),
     "blocks-products": lambda: transformed_blocks_hold(20.0),
+    "blocks-rise": flattened_blocks_hold,
     "correlate-direct": direct_correlations_hold,
     "correlate-transform": correlations_hold,
     "correlate-extended": extended_correlations_hold,

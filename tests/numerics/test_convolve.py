@@ -214,23 +214,27 @@ def test_discounted_sums_of_nothing_are_nothing() -> None:
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize(
-    ("n", "m"), [(30, 40), (20, 20_000), (2000, 2000), (2900, 2900), (700, 12_000)]
+    ("n", "m", "decay"),
+    [
+        *((30, 40, 0.0), (20, 20_000, 0.0), (2000, 2000, 1.0), (2900, 2900, 0.0)),
+        *((2900, 2900, 0.02), (2900, 2900, 9.0), (700, 12_000, 0.0), (700, 12_000, 0.001)),
+    ],
 )
 @pytest.mark.parametrize("shape", shapes(30, 30))
 def test_each_entry_of_a_convolution_by_blocks_is_within_its_error(
-    n: int, m: int, shape: str
+    n: int, m: int, decay: float, shape: str
 ) -> None:
     a, b = shapes(n, m)[shape]
-    result, error = convolve_by_blocks(a, b)
+    result, error = convolve_by_blocks(a, b, decay)
     assert result.size == error.size == n + m - 1
     assert np.all(result >= 0)
     ints, shift = exact(a, b)
     truth = [Fraction(i, 1 << shift) for i in ints]
     for got, true, off in zip(result.tolist(), truth, error.tolist(), strict=True):
         assert abs(Fraction(got) - true) <= Fraction(off)
-    # beside the largest entries an error is small
+    # beside the largest entries an error is small, where no decay that there is not was made up
     large = result > 1e-3 * np.max(result)
-    assert np.all(error[large] < 1e-10 * np.max(result))
+    assert decay > 0.001 or np.all(error[large] < 1e-10 * np.max(result))
 
 
 def test_entries_beside_a_heavy_block_keep_their_digits() -> None:
@@ -255,6 +259,16 @@ def test_masses_of_similar_size_are_transformed_in_long_blocks() -> None:
     assert _Blocks.of(steep).longest == 256
     result, error = convolve_by_blocks(smooth, smooth)
     assert np.all(error < 1e-11 * np.max(result))
+
+
+@pytest.mark.parametrize("decay", [0.008, 0.01])
+def test_entries_that_fall_as_they_are_said_to_keep_their_digits(decay: float) -> None:
+    """Blocks over which they fall by a factor of a million are flat when they are transformed."""
+    a = np.exp(-decay * np.arange(6000)) * (2.0 + np.sin(np.arange(6000)))
+    plain, flat = (convolve_by_blocks(a, a, said) for said in (0.0, decay))
+    assert np.all(flat[1] < 1e-8 * flat[0])
+    assert np.any(plain[1] > 1e-4 * plain[0])
+    np.testing.assert_allclose(flat[0], plain[0], rtol=1e-2)
 
 
 def test_errors_of_masses_whose_squares_are_no_doubles_are_stated() -> None:

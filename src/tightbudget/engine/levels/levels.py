@@ -57,6 +57,7 @@ class Levels(Generic[Level]):
         room: how many points a grid may have.
         middle: the loss that a grid's points lie around, nats: about the mean that matters.
         infinite: P-mass that is counted as lost at +inf.
+        decay: masses fall by e^(-decay x) where they matter, nats^-1; it decides no bound.
     """
 
     origin: Fraction
@@ -65,6 +66,7 @@ class Levels(Generic[Level]):
     room: Room
     middle: float
     infinite: float
+    decay: float = 0.0
 
     def __len__(self) -> int:
         return sum(one.mass.size for one in self.on.values())
@@ -97,11 +99,12 @@ class Levels(Generic[Level]):
             a, b = self.on.get(level), other.on.get(level)
             # a (b + theirs) + mine b; of a square, a (a + 2 mine), with half the products
             rest = _sum((b, theirs, mine if self is other else None))
-            there = mine if self is not other else None
+            finer = mine if self is not other else None
+            steep = self.decay * self.step(level)
             whole = _sum((
                 beyond,
-                a * rest if a is not None and rest is not None else None,
-                there * b if there is not None and b is not None else None,
+                a.convolved(rest, steep) if a is not None and rest is not None else None,
+                finer.convolved(b, steep) if finer is not None and b is not None else None,
             ))  # fmt: skip
             beyond = None
             if whole is not None:

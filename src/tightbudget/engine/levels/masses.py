@@ -65,9 +65,12 @@ class Upper:
         return Upper(first, scale_up(u, 1))
 
     # Proof: proofs/order.v, theorems products, adaptive, repeated, products_of_laws
-    def __mul__(self, other: Upper) -> Upper:
-        """Composes two measures, whose losses add up."""
-        u, error = convolve_by_blocks(self.u, other.u)
+    def convolved(self, other: Upper, decay: float = 0.0) -> Upper:
+        """Composes two measures, whose losses add up.
+
+        Masses fall by e^-decay from a point to the next, where they matter.
+        """
+        u, error = convolve_by_blocks(self.u, other.u, decay)
         return Upper(self.first + other.first, scale_up(u + error, 1))
 
     # Proof: proofs/order.v, theorem bucket_spread
@@ -166,12 +169,15 @@ class Lower:
         return Lower(first, *lowered(p, r, p * UNIT, r * UNIT), shift)
 
     # Proof: proofs/order.v, theorems merging, products, adaptive, repeated
-    def __mul__(self, other: Lower) -> Lower:
-        """Composes two pairs; outputs with equal sums of points are merged."""
-        p, error = convolve_by_blocks(self.p, other.p)
+    def convolved(self, other: Lower, decay: float = 0.0) -> Lower:
+        """Composes two pairs; outputs with equal sums of points are merged.
+
+        Masses fall by e^-decay from a point to the next, where they matter.
+        """
+        p, error = convolve_by_blocks(self.p, other.p, decay)
         # q q' - p p' = p r' + r q'
-        one, off = convolve_by_blocks(self.p, other.r)
-        two, by = convolve_by_blocks(self.r, scale_up(other.p + other.r, 1))
+        one, off = convolve_by_blocks(self.p, other.r, decay)
+        two, by = convolve_by_blocks(self.r, scale_up(other.p + other.r, 1), decay)
         # the sum of both, each within its own error
         r = one + two
         p, r = lowered(p, r, error, off + by + r * UNIT)

@@ -58,6 +58,7 @@ class LevelPlan:
         room: points of the grids of the composition.
         least: P-mass that cuts may cost in all.
         coarsening: variance that placing all of a grid on the next one may add, nats^2.
+        decay: how steeply masses fall where they matter, nats^-1.
     """
 
     runs: tuple[Run, ...]
@@ -65,6 +66,7 @@ class LevelPlan:
     room: Room
     least: float
     coarsening: float
+    decay: float = 0.0
 
 
 def nested(run: Run, plan: LevelPlan) -> list[tuple[Grid, int]]:
@@ -108,9 +110,9 @@ def placed(run: Run, plan: LevelPlan) -> tuple[Levels[Upper], Levels[Lower]]:
         lower[run.level + k] = Lower(first, *lowers[k], 0.0)
     rest = run.edge, plan.base
     return (
-        Levels(*rest, upper, plan.room, run.middle, add_up(*found.lost)),
+        Levels(*rest, upper, plan.room, run.middle, add_up(*found.lost), plan.decay),
         # labels are right edges: half a step above the losses
-        Levels(*rest, lower, plan.room, run.middle + grids[0][0].step / 2, 0.0),
+        Levels(*rest, lower, plan.room, run.middle + grids[0][0].step / 2, 0.0, plan.decay),
     )
 
 

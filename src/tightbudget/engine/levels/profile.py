@@ -163,7 +163,8 @@ def plan_levels(
     doublings = 2 * math.ceil(math.log2(total + 1)) + 2 * len(runs)
     room = _room(parts, middles, most, demand, step, far, reach) if tilted else Room((reach,))
     coarsening = 0.3 * demand.variance / doublings
-    return LevelPlan(tuple(runs), step, room, least / doublings, coarsening)
+    decay = max(0.0, demand.saddle.theta)
+    return LevelPlan(tuple(runs), step, room, least / doublings, coarsening, decay)
 
 
 def _room(
