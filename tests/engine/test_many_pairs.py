@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tightbudget as tb
-from tightbudget.engine import methods
+from tightbudget.engine import engine, methods
 from tightbudget.engine.buckets import compose
 from tightbudget.engine.buckets.compose import Demand, Part, Parts
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.buckets.tilt import Saddle
 from tightbudget.engine.levels import refine
 from tightbudget.engine.levels.profile import LevelProfile, plan_levels
+from tightbudget.engine.methods import ByLines, Inquiry, Proved
 from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
 from tightbudget.mechanisms.gaussian import GaussianPair
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
@@ -166,3 +167,24 @@ def test_a_schedule_is_answered_as_by_all_its_pairs(seed: int) -> None:
     assert fast.relative_gap <= 1e-4
     assert fast.lower <= slow.upper
     assert slow.lower <= fast.upper
+
+
+@pytest.mark.slow
+def test_methods_that_few_alike_know_to_be_in_vain_are_not_asked_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lines of thirty noises prove nothing here, which lines of twelve have shown."""
+    run = tb.compose([tb.Gaussian(5.0 + i / 4.0).subsampled(4.67e-8) for i in range(30)])
+    asked, plain = list[int](), ByLines.bounds
+
+    def counted(lines: ByLines, inquiry: Inquiry) -> Proved | None:
+        asked.append(max(len(one.term.groups) for one in lines.directions))
+        return plain(lines, inquiry)
+
+    monkeypatch.setattr(ByLines, "bounds", counted)
+    found = run.epsilon(1.62e-14)
+    assert max(asked) <= 12
+    monkeypatch.setattr(engine, "_MANY", 1000)
+    assert found.overlaps(run.epsilon(1.62e-14))
+    assert max(asked) == 30
+    assert found.relative_gap <= 1e-4
