@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -160,9 +161,9 @@ class Engine:
         inquiry = Inquiry(question, rtol, target, cache, insist)
         known: Bounds | None = None
         why = name = ""
-        methods = list(self._methods(rtol))
-        likely = methods.pop(self._likely(inquiry)) if self._many else None
-        for method in (likely, *methods) if likely is not None else methods:
+        many = max(len(pairs) for pairs in self.pairs) > _MANY
+        methods = self._likely_first(inquiry) if many else self._methods(rtol)
+        for place, method in enumerate(methods):
             found = method.bounds(inquiry)
             if found is None:
                 continue
@@ -170,33 +171,33 @@ class Engine:
             why, name = found.why, method.name
             if not why or inquiry.met_by(known):
                 return Answer(known, method=name)
-            if found.last and method is not likely:
+            if found.last and not (many and place == 0):
                 break
         assert known is not None, "buckets always answer"
         return Answer.missed(str(question), known, rtol, reason=why, method=name)
 
-    @property
-    def _many(self) -> bool:
-        """Whether there are so many different pairs that methods in vain take long."""
-        return max(len(pairs) for pairs in self.pairs) > _MANY
+    def _likely_first(self, inquiry: Inquiry) -> Iterator[Method]:
+        """Yields the methods, beginning with the one that answers few pairs which resemble these.
 
-    def _likely(self, inquiry: Inquiry) -> int:
-        """The place of the method that answers few pairs which resemble these; 0 if none does.
-
-        The last one answers everything, and takes the longest.
+        Where none of the fast ones does, that is the one of several grids, which is not asked.
         """
-        alike = (parts.like(_FEW).parts for parts in self.parts)
-        pairs = (tuple((part.pair, part.count) for part in parts) for parts in alike)
-        few = Engine(self.directions, tuple(pairs))
-        inquiry = dataclasses.replace(inquiry, target=None, cache=None, insist=False)
-        methods = list(few._methods(inquiry.rtol))
-        if [type(one) for one in methods] != [type(one) for one in self._methods(inquiry.rtol)]:
-            return 0
-        for place, method in enumerate(methods[:-1]):
-            found = method.bounds(inquiry)
-            if found is not None and (not found.why or inquiry.met_by(found.bounds)):
-                return place
-        return 0
+        few = Engine(self.directions, tuple(_few(pairs) for pairs in self.pairs))
+        trial = dataclasses.replace(inquiry, target=None, cache=None, insist=False)
+        likely: type[Method] = ByBuckets
+        for method in few._methods(inquiry.rtol):
+            found = method.bounds(trial) if not isinstance(method, ByLevels) else None
+            answered = found is not None and (not found.why or trial.met_by(found.bounds))
+            if answered or isinstance(method, ByLevels):
+                likely = type(method)
+                break
+        methods, before = self._methods(inquiry.rtol), list[Method]()
+        for method in methods:
+            if type(method) is likely:
+                yield method
+                break
+            before.append(method)
+        yield from before
+        yield from methods
 
     def _methods(self, rtol: float) -> Iterator[Method]:
         """Yields the methods in the order in which they are asked, the fastest first."""
@@ -255,6 +256,13 @@ class Engine:
             for row in curve.describe(question.at(bounds.upper)[0])
         )
         return Explanation(str(question), bounds, answer.method, details)
+
+
+def _few(pairs: Pairs) -> Pairs:
+    """Some of the pairs, each in place of its neighbours in their order."""
+    ends = [len(pairs) * i // _FEW for i in range(_FEW + 1)]
+    groups = [pairs[i:j] for i, j in itertools.pairwise(ends) if i < j]
+    return tuple((each[len(each) // 2][0], sum(count for _, count in each)) for each in groups)
 
 
 def _brief(value: float | str) -> str:
