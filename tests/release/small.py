@@ -74,16 +74,15 @@ Centres = dict[int | None, Fraction]  # of a cell: the values before their noise
 
 
 def outcomes(
-    protocol: tb.release.ProposeTestRelease, data: Any, q: Fraction, furthest: int
+    protocol: tb.release.ProposeTestRelease, proposals: Any, q: Fraction, furthest: int
 ) -> Mapping[Cell, Centres]:
-    """What comes out where tests draw noise of mass ~ q^|z|."""
+    """What comes out of these proposals where tests draw noise of mass ~ q^|z|."""
     masses: dict[Cell, Centres] = defaultdict(lambda: defaultdict(Fraction))
-    proposals = protocol.propose(data)
-    protocol = replace(protocol, propose=lambda _: proposals)  # once is enough
+    protocol = replace(protocol, propose=lambda _: proposals)
     coins = (False, True) if protocol.pricing is tb.release.Pricing.IN_TURN else (False,)
     noise = Geometric(q).cut(furthest)
     for coin, draws in itertools.product(coins, itertools.product(noise, repeat=protocol.tries)):
-        value, cell = protocol.run(data, Script(protocol.test.scale, draws, coin))
+        value, cell = protocol.run(None, Script(protocol.test.scale, draws, coin))
         mass = Fraction(1, len(coins))
         for z in draws:
             mass *= noise[z]
@@ -97,25 +96,27 @@ def worst_excess(
     """The largest sum over all outputs of (P - e^price Q)_+ over all neighbours, exactly.
 
     Values have noise of mass ~ p^|z| and sensitivity s, and tests of mass ~ q^|z|, where
-    q = p^s is e^-epsilon.
+    q = p^s is e^-epsilon. Many columns have the same proposals, which are all that a run looks at.
     """
     furthest = protocol.test.threshold + max(map(len, everything))
-    known = {x: outcomes(protocol, data, p**s, furthest) for x, data in everything.items()}
+    proposed = {x: tuple(protocol.propose(data)) for x, data in everything.items()}
+    known = {one: outcomes(protocol, one, p**s, furthest) for one in set(proposed.values())}
     times = {
         cell: p ** (-s * int(price / protocol.test.epsilon))
         for cell, price in protocol.guarantee.cells.items()
     }
 
-    def excess(x: Column, y: Column) -> Fraction:
+    def excess(here: Any, there: Any) -> Fraction:
         total = Fraction(0)
-        for cell, centres in known[x].items():
-            mine = _spread(centres, known[y].get(cell, {}), p)
-            theirs = _spread(known[y].get(cell, {}), centres, p)
+        for cell, centres in known[here].items():
+            mine = _spread(centres, known[there].get(cell, {}), p)
+            theirs = _spread(known[there].get(cell, {}), centres, p)
             pairs = zip(mine, theirs, strict=True)
             total += sum(max(Fraction(0), a - times[cell] * b) for a, b in pairs)
         return total
 
-    return max(excess(x, y) for x, y in neighbours(list(everything)))
+    pairs = {(proposed[x], proposed[y]) for x, y in neighbours(list(everything))}
+    return max(excess(here, there) for here, there in pairs)
 
 
 def _spread(centres: Centres, others: Centres, p: Fraction) -> list[Fraction]:
