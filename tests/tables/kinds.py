@@ -11,7 +11,6 @@ import datetime
 import decimal
 import functools
 import inspect
-import itertools
 import re
 import uuid
 from collections import Counter
@@ -40,6 +39,8 @@ __all__ = [
     "of_pandas",
     "of_polars",
     "postgres_types",
+    "read_by_duckdb",
+    "together",
 ]
 
 # Values that a collation, a pad or a change of type may take for one another stand side by side,
@@ -89,14 +90,12 @@ def law(data: Any) -> str:
         if "must have a type in each column" not in str(error):
             raise
         return "table"
-    many = answer(table, lambda s: s.counts(EACH, [None])[0])
-    assert many > 0
-    # nobody asks about c here, whatever its type is
-    assert sum(_part(table, i).source.counts(EACH, [None])[0] for i in range(PARTS)) == many
+    rows = Rows(table)  # nobody asks about c here, whatever its type is
+    assert rows.many > 0
     refused = []
     for role, ask in ROLES.items():
         try:
-            ask(table, many)
+            ask(rows)
         except ParameterError as error:
             if "c" not in str(error):
                 raise
@@ -107,20 +106,30 @@ def law(data: Any) -> str:
 EACH = Contribution(unit=None, rows=1, groups=1, salt="5a")
 
 
-def _part(table: Table, i: int) -> Table:
-    return table.filter(lambda t: t.i % PARTS == i)
+class Rows:
+    """A table and its parts, with the number of rows of each, which add up.
+
+    The engine says of each once that it answers, and not again before each question.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table, self.source = table, table.source
+        self.parts = [table.filter(_in_part(i)).source for i in range(PARTS)]
+        for source in (self.source, *self.parts):
+            source.check()
+        self.many, *self.each = (s.counts(EACH, [None])[0] for s in (self.source, *self.parts))
+        assert sum(self.each) == self.many
 
 
-def answer(table: Table, ask: Callable[[Source], Any]) -> Any:
-    """Asks rows, when the engine has said that it answers; a refusal comes before."""
-    table.source.check()
-    return ask(table.source)
+def _in_part(i: int) -> Callable[[Any], Any]:
+    """The rule of the rows of a part."""
+    return lambda t: t.i % PARTS == i
 
 
-def _adds_up(table: Table, ask: Callable[[Source], Any]) -> Any:
+def _adds_up(rows: Rows, ask: Callable[[Source], Any]) -> Any:
     """Asks all rows and each part of them, and returns the answer for all."""
-    whole = Counter(answer(table, ask))
-    parts = [Counter(answer(_part(table, i), ask)) for i in range(PARTS)]
+    whole = Counter(ask(rows.source))
+    parts = [Counter(ask(part)) for part in rows.parts]
     together = Counter[Any]()
     for part in parts:
         for key, number in part.items():
@@ -129,20 +138,20 @@ def _adds_up(table: Table, ask: Callable[[Source], Any]) -> Any:
     return whole
 
 
-def _secret_keys(table: Table, many: int) -> None:
-    plan = SelectedCounts(by="c", epsilon=1, delta=1e-6).plan(table)
-    found = _adds_up(table, lambda s: plan_of(s, table))
+def _secret_keys(rows: Rows) -> None:
+    plan = SelectedCounts(by="c", epsilon=1, delta=1e-6).plan(rows.table)
+    found = _adds_up(rows, counts_of_keys)
     assert plan.scan(EACH) == dict(found)
     assert all(isinstance(key, (int, str, bool, datetime.date)) for key in found)
 
 
-def plan_of(source: Source, table: Table) -> dict[Any, int]:
+def counts_of_keys(source: Source) -> dict[Any, int]:
     found = source.groups(EACH, ["c"], [], keys=None)
     return {key: count for key, (count,) in found.items()}
 
 
-def _public_keys(table: Table, many: int) -> None:
-    admitted = []
+def _public_keys(rows: Rows) -> None:
+    table, admitted = rows.table, list[Any]()
     for value in VALUES:
         with contextlib.suppress(ParameterError):
             (key,) = public_keys(table.columns, "c", [value])
@@ -154,10 +163,11 @@ def _public_keys(table: Table, many: int) -> None:
     question = GroupedCounts(by="c", epsilon=1)
 
     def counted(source: Source) -> dict[Any, int]:
-        rows = public._over(source)
-        return dict(zip(admitted, question.plan(rows).scan(EACH), strict=True))
+        plan = question.plan(public._over(source))
+        return dict(zip(admitted, plan.scan(EACH), strict=True))
 
-    found = _adds_up(public, counted)
+    assert public.source is rows.source
+    found = _adds_up(rows, counted)
     # by the table of keys that many of them are sent as
     wide = [*admitted, *_more(table, admitted[0])]
     longer = public.source.groups(EACH, ["c"], [ONE], keys=wide)
@@ -166,7 +176,7 @@ def _public_keys(table: Table, many: int) -> None:
     }
     with contextlib.suppress(ParameterError):  # types whose keys may be secrets, too
         check_role(table.columns, "by", "c", "secret key")
-        there = {k: n for k, n in plan_of(table.source, table).items() if k in set(admitted)}
+        there = {k: n for k, n in counts_of_keys(table.source).items() if k in set(admitted)}
         assert there == {k: n for k, n in found.items() if n}
 
 
@@ -184,21 +194,17 @@ def _more(table: Table, key: Any) -> list[Any]:
     return []
 
 
-def _units(table: Table, many: int) -> None:
-    """Takes all rows of a part away: no more units are lost than the part has rows."""
-    rows = Table(table, unit="c", rows_per_unit=1)
-    twice = _questions_of_units(rows)
-    for i in range(PARTS):
-        fewer = _questions_of_units(rows.filter(_beside(i)))
-        lost = many - answer(_part(table, i), lambda s: s.counts(EACH, [None])[0])
-        for name, number in twice.items():
-            assert 0 <= number - fewer[name] <= many - lost, name
+def _units(rows: Rows) -> None:
+    """Takes all rows but a part away: no more units are lost than rows."""
+    assert Table(rows.table, unit="c", rows_per_unit=1).source is rows.source
+    whole = _questions_of_units(rows.source)
+    for part, number in zip(rows.parts, rows.each, strict=True):
+        for name, fewer in _questions_of_units(part).items():
+            assert 0 <= whole[name] - fewer <= rows.many - number, name
 
 
-def _questions_of_units(rows: Table) -> dict[str, int]:
+def _questions_of_units(source: Any) -> dict[str, int]:
     bound = Contribution(unit="c", rows=1, groups=1, salt="5a")
-    source = rows.source
-    source.check()
     return {
         "rows": source.counts(bound, [None])[0],
         "units": source.counts(bound, [None], units=True)[0],
@@ -207,11 +213,6 @@ def _questions_of_units(rows: Table) -> dict[str, int]:
         "groups": sum(n for (n,) in source.groups(bound, ["i"], [], keys=None).values()),
         "half": source.with_half(bound).counts(EACH, [None])[0],
     }
-
-
-def _beside(i: int) -> Callable[[Any], Any]:
-    """The rule that leaves a part out."""
-    return lambda t: t.i % PARTS != i
 
 
 def _of_c(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -223,16 +224,16 @@ def _sum_on(grid: OnGrid, source: Any) -> dict[int, Any]:
     return {0: source.sums(EACH, [grid])[0]}
 
 
-def _number(table: Table, many: int) -> None:
+def _number(rows: Rows) -> None:
     grids = [
         OnGrid(column="c", low=-(2**40), high=2**40, step=2.0**-10),
         OnGrid(column="c", low=0, high=2**52, step=2.0**12, power=1),
     ]
     for grid in grids:
-        found = _adds_up(table, functools.partial(_sum_on, grid))
-        assert abs(found[0]) <= many * grid.most
+        found = _adds_up(rows, functools.partial(_sum_on, grid))
+        assert abs(found[0]) <= rows.many * grid.most
     low = OnGrid(column="c", low=-3, high=3)
-    assert sum(_adds_up(table, lambda s: dict(s.histogram(EACH, low))).values()) == many
+    assert sum(_adds_up(rows, lambda s: dict(s.histogram(EACH, low))).values()) == rows.many
 
 
 # one rule of each sort that a column of some kind may serve
@@ -257,27 +258,27 @@ RULES: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _rules(table: Table, many: int) -> None:
+def _rules(rows: Rows) -> None:
     served = []
     for rule in RULES.values():
         try:
-            table.source.check_rules(conditions=[_of_c(rule)])
+            rows.source.check_rules(conditions=[_of_c(rule)])
         except ParameterError:
             continue
         served.append(rule)
     if not served:
-        table.source.check_rules(conditions=[lambda t: t.c.isnull()])
+        rows.source.check_rules(conditions=[lambda t: t.c.isnull()])
     asked = [_of_c(rule) for rule in served]
-    found = _adds_up(table, lambda s: dict(enumerate(s.counts(EACH, asked))))
-    assert all(0 <= number <= many for number in found.values())
+    found = _adds_up(rows, lambda s: dict(enumerate(s.counts(EACH, asked))))
+    assert all(0 <= number <= rows.many for number in found.values())
 
 
-def _joined(table: Table, many: int) -> None:
+def _joined(rows: Rows) -> None:
     """Joins with public keys that are spelled otherwise: each row stays one row."""
-    joined = table.join(_public(table), on="c")
+    joined = Rows(rows.table.join(_public(rows.table), on="c"))
     w = OnGrid(column="w", low=0, high=1000)
-    _adds_up(joined, lambda s: {"rows": s.counts(EACH, [None])[0], "w": s.sums(EACH, [w])[0]})
-    assert answer(joined, lambda s: s.counts(EACH, [None])[0]) == many
+    _adds_up(joined, lambda s: {"w": s.sums(EACH, [w])[0]})
+    assert (joined.many, joined.each) == (rows.many, rows.each)
 
 
 def _public(table: Table) -> Any:
@@ -297,7 +298,7 @@ def _public(table: Table) -> Any:
     return pyarrow.table({"c": keys, "w": pyarrow.array(range(len(keys)), pyarrow.int64())})
 
 
-ROLES: Mapping[str, Callable[[Table, int], None]] = {
+ROLES: Mapping[str, Callable[[Rows], None]] = {
     "unit": _units,
     "secret key": _secret_keys,
     "public key": _public_keys,
@@ -357,6 +358,7 @@ def law_of_one_record(data: Any) -> int:
         table = Table(data)
     except ParameterError:
         return 0
+    table.source.check()
     asked = 0
     for ask in (_secrets_beside, _publics_beside, _sums_beside, _joined_beside, _units_beside):
         with contextlib.suppress(_NotServedError):
@@ -401,7 +403,7 @@ def _by_record(found: Mapping[Any, list[int]]) -> dict[int, Counter[Any]]:
 
 def _secrets_beside(table: Table) -> _Beside:
     _served(lambda: check_role(table.columns, "by", "c", "secret key"))
-    found = answer(table, lambda s: s.groups(EACH, ["r", "c"], [], keys=None))
+    found = table.source.groups(EACH, ["r", "c"], [], keys=None)
     return _by_record(found), lambda name: 1
 
 
@@ -414,9 +416,9 @@ def _publics_beside(table: Table) -> _Beside:
                 admitted.append(key)
     if not admitted:
         raise _NotServedError
-    numbers = answer(table, lambda s: s.groups(EACH, ["r"], [ONE], keys=None))
+    numbers = table.source.groups(EACH, ["r"], [ONE], keys=None)
     keys = [(r, key) for r in numbers for key in admitted]
-    found = answer(table, lambda s: s.groups(EACH, ["r", "c"], [ONE], keys=keys))
+    found = table.source.groups(EACH, ["r", "c"], [ONE], keys=keys)
     return {r: Counter() for r in numbers} | _by_record(found), lambda name: 1
 
 
@@ -429,14 +431,15 @@ def _sums_beside(table: Table) -> _Beside:
         with contextlib.suppress(ParameterError):
             table.source.check_rules(columns=[grid])
             served.append(grid)
-    found = answer(table, lambda s: s.groups(EACH, ["r"], served, keys=None))
+    found = table.source.groups(EACH, ["r"], served, keys=None)
     return _by_record(found), lambda i: served[i].most
 
 
 def _joined_beside(table: Table) -> _Beside:
     joined = _served(lambda: table.join(_public(table), on="c"))
     w = OnGrid(column="w", low=0, high=1000)
-    found = answer(joined, lambda s: s.groups(EACH, ["r"], [ONE, w], keys=None))
+    joined.source.check()
+    found = joined.source.groups(EACH, ["r"], [ONE, w], keys=None)
     return _by_record(found), lambda i: [1, w.most][i]
 
 
@@ -444,11 +447,11 @@ def _units_beside(table: Table) -> _Beside:
     """Units of every table in one scan; the rows of some tables that count, each by itself."""
     rows = _served(lambda: Table(table, unit="c", rows_per_unit=1))
     many = Contribution(unit="c", rows=10**6, groups=10**6, salt="5a")
-    found = _by_record(answer(rows, lambda s: s.groups(many, ["r"], [], keys=None)))
+    found = _by_record(rows.source.groups(many, ["r"], [], keys=None))
     bound = Contribution(unit="c", rows=1, groups=1, salt="5a")
     for r in [*sorted(found)[:: max(1, len(found) // 3)], ALL]:
         part = rows.filter(functools.partial(lambda r, t: t.r == r, r))
-        found[r]["rows"] = answer(part, lambda s: s.sums(bound, [ONE]))[0]
+        found[r]["rows"] = part.source.sums(bound, [ONE])[0]
     for r, numbers in found.items():
         if "rows" not in numbers:
             found[r]["rows"] = found[ALL]["rows"]
@@ -470,6 +473,62 @@ def beside_in_file(data: Any, path: Path) -> bool:
         pa.parquet.write_table(rows, path, version="2.6", row_group_size=size)
         return True
     return False
+
+
+# ------------------------------------------------------------------ frames that are read alike
+
+
+def read_by_duckdb(data: Any) -> tuple[Any, Any] | None:
+    """What DuckDB is asked for a frame's rows, and the table of Arrow that it reads them from.
+
+    None where the column c is not let in. Whatever the frame was: what is asked alike, of tables of
+    the same types, is answered alike for the same values.
+    """
+    import ibis
+
+    try:
+        source: Any = Table(data).source
+    except ParameterError:
+        return None
+    if "c" in source.odd:
+        return None
+    (held,) = source.table.op().find(ibis.expr.operations.InMemoryTable)
+    query = str(ibis.to_sql(source.table, dialect="duckdb")).replace(held.name, "rows")
+    rows = held.data.obj
+    also = (source.told, source.odd, source.still, source.files, source.ranges)
+    return (query, str(rows.schema.remove_metadata()), *map(str, also)), rows
+
+
+def together(frames: list[Any]) -> Any:
+    """One table of the values in several tables of Arrow, each value in two rows."""
+    import pyarrow as pa
+
+    column = pa.concat_tables([one.select(["c"]).combine_chunks() for one in frames])
+    values: Any = column["c"].combine_chunks()
+    first = dict[Any, int]()
+    for i, one in enumerate(_as_they_are(values)):
+        first.setdefault(repr(one), i)
+    places = [*first.values(), *first.values()]
+    try:
+        chosen = values.take(places)
+    except pa.ArrowNotImplementedError:  # texts that are views cannot be taken out
+        held = values.to_pylist()
+        chosen = pa.array([held[i] for i in places], values.type)
+    return pa.table({"i": pa.array(range(len(places)), pa.int64()), "c": chosen})
+
+
+def _as_they_are(values: Any) -> list[Any]:
+    """The values of an array as Python has them: times as numbers, texts as bytes."""
+    import pyarrow as pa
+
+    kind = values.type
+    if pa.types.is_temporal(kind):
+        values = values.view(pa.int64() if kind.bit_width == 64 else pa.int32())
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        like = pa.binary() if pa.types.is_string(kind) else pa.large_binary()
+        values = pa.Array.from_buffers(like, len(values), values.buffers())
+    found: list[Any] = values.to_pylist()
+    return found
 
 
 # --------------------------------------------------------------------------------- the catalogs
@@ -497,14 +556,12 @@ def in_duckdb(kind: str) -> Any | None:
     execute = connection.con.execute
     with contextlib.suppress(Exception):
         execute(f"CREATE TABLE rows (i BIGINT, c {kind})")
-        values: list[Any] = [None]
-        for text in TEXTS:
+        many = 0
+        for text in (None, *TEXTS):
             with contextlib.suppress(Exception):
-                execute("INSERT INTO rows VALUES (-1, ?)", [text])
-                values.append(text)
-        execute("DELETE FROM rows")
-        for i, text in enumerate(itertools.chain(values, values)):
-            execute("INSERT INTO rows VALUES (?, ?)", [i, text])
+                execute("INSERT INTO rows VALUES (?, ?)", [many, text])
+                many += 1
+        execute("INSERT INTO rows SELECT i + ?, c FROM rows", [many])
         return connection.table("rows")
     return None
 
@@ -528,14 +585,12 @@ def in_postgres(connection: Any, ibis_connection: Any, kind: str, name: str) -> 
     """A table of PostgreSQL; None if a table cannot have this type, or Ibis cannot open it."""
     with contextlib.suppress(Exception):
         connection.execute(f"CREATE TABLE {name} (i bigint, c {kind})")
-        values: list[Any] = [None]
-        for text in TEXTS:
+        many = 0
+        for text in (None, *TEXTS):
             with contextlib.suppress(Exception):
-                connection.execute(f"INSERT INTO {name} VALUES (-1, %s)", (text,))
-                values.append(text)
-        connection.execute(f"DELETE FROM {name}")
-        for i, text in enumerate(itertools.chain(values, values)):
-            connection.execute(f"INSERT INTO {name} VALUES (%s, %s)", (i, text))
+                connection.execute(f"INSERT INTO {name} VALUES (%s, %s)", (many, text))
+                many += 1
+        connection.execute(f"INSERT INTO {name} SELECT i + %s, c FROM {name}", (many,))
         return ibis_connection.table(name)
     return None
 
@@ -636,10 +691,13 @@ def of_pandas() -> Iterator[Column]:
     for name in dict.fromkeys(names):
         with contextlib.suppress(Exception):
             values = _accepted(functools.partial(pd.Series, dtype=name))
-            parts = []  # not all types have a missing value
+            own, parts = pd.Series([], dtype=name).dtype, []
             for value in values:
                 with contextlib.suppress(Exception):
-                    parts.append(pd.Series([value], dtype=name))
+                    part = pd.Series([value], dtype=name)
+                    # NumPy's types have no missing value: pandas makes an object of it
+                    if not isinstance(own, np.dtype) or part.dtype == own:
+                        parts.append(part)
             column = pd.concat(parts, ignore_index=True)
             if len(column):
                 yield Column(name, pd.DataFrame({"i": range(len(column)), "c": column}))
