@@ -259,7 +259,10 @@ class Engine:
 
 
 def _few(pairs: Pairs) -> Pairs:
-    """Some of the pairs, each in place of its neighbours in their order."""
+    """Some of the pairs, each in place of its neighbours in their order.
+
+    ``Parts.like`` chooses them better, by sketches of all, which lines do not need.
+    """
     ends = [len(pairs) * i // _FEW for i in range(_FEW + 1)]
     groups = [pairs[i:j] for i, j in itertools.pairwise(ends) if i < j]
     return tuple((each[len(each) // 2][0], sum(count for _, count in each)) for each in groups)

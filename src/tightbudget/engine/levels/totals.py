@@ -25,6 +25,7 @@ from tightbudget.numerics.rounding import (
 _MOST = 1e290  # Q-masses times as much are near the end of doubles: nothing is said of sums
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def without_excess(
     u: FloatArray, losses: FloatArray, slack: FloatArray, missing: float
 ) -> FloatArray:
@@ -48,7 +49,8 @@ def without_excess(
     least, most = _exp_less_one(-losses, slack)
     if not (excess > 0.0 and np.all(most[held] < _MOST)):
         return u
-    more = math.fsum((u * most * (1.0 + np.copysign(2 * UNIT, most)))[held])
+    # two products, each by a unit
+    more = math.fsum((u * most * (1.0 + np.copysign(4 * UNIT, most)))[held])
     # E' is at most the excess and this
     above = add_up(next_up(summed), -excess, next_up(more), missing)
     fit = (u >= excess) & (least >= next_up(above / excess))
@@ -61,6 +63,7 @@ def without_excess(
 
 
 # Proof: proofs/order.v, theorem merging
+@np.errstate(over="ignore", invalid="ignore")
 def with_rest(
     p: FloatArray, r: FloatArray, losses: FloatArray, slack: FloatArray, over: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
