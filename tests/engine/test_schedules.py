@@ -8,6 +8,7 @@ import pytest
 import tightbudget as tb
 from tightbudget.engine.buckets.refine import refine
 from tightbudget.engine.engine import Engine
+from tightbudget.engine.methods import Inquiry, Method
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.pairs.direction import Direction
@@ -158,3 +159,21 @@ def test_counts_that_are_no_doubles_stay_out_of_a_product() -> None:
     engine = SaddlePoint.of(groups)
     assert engine is not None
     assert engine.joined is engine.term
+
+
+def test_what_answered_one_question_is_asked_first_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[Engine]()
+    likely = Engine._likely
+
+    def counted(engine: Engine, inquiry: Inquiry) -> type[Method]:
+        asked.append(engine)
+        return likely(engine, inquiry)
+
+    monkeypatch.setattr(Engine, "_likely", counted)
+    read = SCHEDULES["rates"].engine.reader()
+    first = read(0.5, 1e-4)
+    assert first.relative_gap <= 1e-4
+    assert read(0.6, 1e-4).upper < first.lower
+    assert len(asked) == 1

@@ -71,7 +71,9 @@ def rough_losses_above() -> bool:
     for epsilon in (-0.5, 0.0, 0.4):
         above = 1 - math.exp((epsilon - 1) / 2) / 2
         for ends in READERS:
-            found = probabilistic_dp._of_direction(hardly_known(*ends), epsilon, 1e-6)
+            known = hardly_known(*ends)
+            (parts,), read = known.parts, known.reader()
+            found = probabilistic_dp._of_direction(parts, read, epsilon, 1e-6)
             if not found.lower <= above * (1 + 1e-9) <= found.upper * (1 + 2e-9):
                 return False
     return True

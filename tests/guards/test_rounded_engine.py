@@ -286,7 +286,7 @@ def test_a_delta_that_is_a_gaussians_is_neither_refuted_nor_more_than_proved(mu:
             delta = float(gaussian(mu, e)[0] + arb(slack))
             for sign, refuted in ((-1, False), (1, True)):
                 near = np.array([delta * (1 + sign * 2e-11)])
-                points = gaussian_dp._Points(np.array([e]), near, near, slack)
+                points = gaussian_dp._Points(np.array([e]), near, near, np.zeros(1), slack)
                 assert points.refute(mu) is refuted
                 assert points.proved(mu).tolist() == [not refuted]
 
@@ -305,7 +305,7 @@ def test_a_chord_that_is_above_both_tangents_proves_nothing(mu: float) -> None:
     for room, unproved in ((2e-11, True), (-2e-11, False)):
         down = chord - crossing * (1 + arb(room))
         upper = np.array([float(d0 - down), float(d1 - down)])
-        points = gaussian_dp._Points(epsilon, upper, upper, 0.0)
+        points = gaussian_dp._Points(epsilon, upper, upper, np.zeros(2), 0.0)
         assert points.unproved(mu).tolist() == [unproved]
 
 
@@ -333,7 +333,7 @@ def losses(read: Callable[[float, float], Bounds]) -> Any:
 
 @pytest.mark.parametrize("epsilon", [-0.7, 0.01, 0.3, 0.8])
 def test_the_mass_of_losses_above_epsilon(epsilon: float) -> None:
-    found = probabilistic_dp._of_direction(losses(response), epsilon, 1e-12)
+    found = probabilistic_dp._of_direction(PARTS, response, epsilon, 1e-12)
     assert Fraction(found.lower) <= Fraction(3, 4) <= Fraction(found.upper)
     assert found.width <= 1e-11
 

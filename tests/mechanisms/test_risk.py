@@ -19,7 +19,10 @@ from tests.laws.test_pairs import mass_above
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
+from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.engine import Engine
+from tightbudget.engine.levels import refine
+from tightbudget.engine.levels.placing import LevelPlan
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
 from tightbudget.engine.readings.tradeoff import BestTest, most_true_positives
@@ -485,3 +488,22 @@ def test_rates_and_masses_of_one_curve_are_ordered() -> None:
     for less, more in [*itertools.pairwise(rates), *itertools.pairwise(reversed(masses))]:
         assert less.lower <= more.upper
         assert less.upper < more.upper
+
+
+@pytest.mark.slow
+def test_a_risk_of_rare_steps_makes_few_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to seconds: only where delta asks for most are there close ones."""
+    made = list[None]()
+
+    class Counted(refine.LevelProfile):
+        def __init__(self, parts: Parts, plan: LevelPlan) -> None:
+            made.append(None)
+            super().__init__(parts, plan)
+
+    monkeypatch.setattr(refine, "LevelProfile", Counted)
+    rates = [1e-5, 2e-5, 3e-5, 4e-5, 5e-5]
+    whole = tb.compose([tb.Gaussian(0.8 + 1e4 * q).subsampled(q) * 100 for q in rates])
+    found = whole.risk(0.1, fpr=0.1)
+    assert found.mu.relative_gap <= 1e-4
+    assert found.exceedance.relative_gap <= 1e-2
+    assert 0 < len(made) <= 25

@@ -24,6 +24,8 @@ class Cache:
     def __init__(self) -> None:
         # questions in turn that lines proved nothing of, smooth ones and others
         self.in_vain: dict[bool, int] = {}
+        # the kind of method that answered last
+        self.answered: type[object] | None = None
         self._lines: dict[int, deque[Lines]] = {}
         self._profiles: dict[int, deque[Profile | LevelProfile]] = {}
 

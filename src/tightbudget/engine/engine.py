@@ -170,6 +170,8 @@ class Engine:
             known = found.bounds if known is None else known.meet(found.bounds)
             why, name = found.why, method.name
             if not why or inquiry.met_by(known):
+                if cache is not None:
+                    cache.answered = type(method)
                 return Answer(known, method=name)
             if found.last and not (many and place == 0):
                 break
@@ -177,19 +179,9 @@ class Engine:
         return Answer.missed(str(question), known, rtol, reason=why, method=name)
 
     def _likely_first(self, inquiry: Inquiry) -> Iterator[Method]:
-        """Yields the methods, beginning with the one that answers few pairs which resemble these.
-
-        Where none of the fast ones does, that is the one of several grids, which is not asked.
-        """
-        few = Engine(self.directions, tuple(_few(pairs) for pairs in self.pairs))
-        trial = dataclasses.replace(inquiry, target=None, cache=None, insist=False)
-        likely: type[Method] = ByBuckets
-        for method in few._methods(inquiry.rtol):
-            found = method.bounds(trial) if not isinstance(method, ByLevels) else None
-            answered = found is not None and (not found.why or trial.met_by(found.bounds))
-            if answered or isinstance(method, ByLevels):
-                likely = type(method)
-                break
+        """Yields the methods, beginning with the one that is likely to answer."""
+        known = inquiry.cache.answered if inquiry.cache is not None else None
+        likely = self._likely(inquiry) if known is None else known
         methods, before = self._methods(inquiry.rtol), list[Method]()
         for method in methods:
             if type(method) is likely:
@@ -198,6 +190,21 @@ class Engine:
             before.append(method)
         yield from before
         yield from methods
+
+    def _likely(self, inquiry: Inquiry) -> type[Method]:
+        """The method that answers few pairs which resemble these.
+
+        Where none of the fast ones does, that is the one of several grids, which is not asked.
+        """
+        few = Engine(self.directions, tuple(_few(pairs) for pairs in self.pairs))
+        trial = dataclasses.replace(inquiry, target=None, cache=None, insist=False)
+        for method in few._methods(inquiry.rtol):
+            if isinstance(method, ByLevels):
+                return ByLevels
+            found = method.bounds(trial)
+            if found is not None and (not found.why or trial.met_by(found.bounds)):
+                return type(method)
+        return ByBuckets
 
     def _methods(self, rtol: float) -> Iterator[Method]:
         """Yields the methods in the order in which they are asked, the fastest first."""

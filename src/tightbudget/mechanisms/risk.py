@@ -28,6 +28,8 @@ from tightbudget.numerics.rounding import (
 
 # Parts of an eps at which delta is read to bound P(L > eps); each gives a bound, the least counts.
 _BELOW = (0.0, 0.5, 0.8, 0.9, 0.95)
+# The relative gap with which delta is read before it is known how close it has to be.
+_FIRST_GAP = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,15 +208,17 @@ def _bayes_risk(losses: Engine, prior: float, odds: Bounds, rtol: float) -> Boun
     # of the sets S on which P is guessed: prior P(not S) + (1 - prior) Q(S), at its least
     read = losses.reader()
     first, last = (log_down(odds.lower), log_up(odds.upper)) if odds.width else (0.0, 0.0)
-    risk, gap = Bounds(0.0, prior), 0.5 * rtol
-    for _ in range(2):
+    risk, gap = Bounds(0.0, prior), _FIRST_GAP
+    for _ in range(3):
         caught = Bounds(read(last, gap).lower, read(first, gap).upper)
         # guard: least-caught-most-missed
         least, most = sub_down(1.0, caught.upper), sub_up(1.0, caught.lower)
         risk = Bounds(max(0.0, mul_down(prior, least)), min(prior, mul_up(prior, most)))
         if risk.relative_gap <= rtol:
             break
-        gap *= max(1e-3, 1.0 - caught.upper)  # what is left to be wrong is small
+        # what is caught is known as closely as what is left to be wrong is small
+        left = max(1e-3, 1.0 - caught.upper) / max(caught.upper, 1e-3)
+        gap = min(0.1 * gap, 0.5 * rtol * left)
     return risk
 
 

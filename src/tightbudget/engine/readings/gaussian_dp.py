@@ -13,7 +13,7 @@ beyond the eps from which delta is at most the slack there is nothing left to pr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,11 @@ from tightbudget.numerics.rounding import UNIT, FloatArray
 from tightbudget.numerics.search import last_true
 from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
 
-# All four move width and time, never truth: each eps that is asked proves what it proves.
+# All of them move width and time, never truth: each eps that is asked proves what it proves.
 _FIRST = 9  # eps to begin with: eight intervals, of which those that prove too little are parted
+# The relative gap with which a delta is read first, and how many times closer each time that it is
+# read again: few eps ask for nearly as much mu as the whole curve does.
+_ROUGH, _CLOSER = 0.05, 20.0
 _MOST = 4000  # eps in all, each of them a reading of delta
 _SOME = 1e-10  # the slack for which a lower bound is proved where a smaller one has no last eps
 _GAP = 0.1  # of delta, relative to the wanted one: then the chords take most of the wanted gap
@@ -53,21 +56,28 @@ def gaussian_mu_bounds(losses: Engine, slack: float, rtol: float) -> Bounds:
 
 
 def _smallest(read: Reader, end: float, slack: float, rtol: float) -> Bounds:
-    """Parts intervals that prove too little, until mu is known or delta is not close enough."""
-    points, low = _Points.at(read, np.linspace(0.0, end, _FIRST), slack, _GAP * rtol), 0.0
+    """Reads delta closer where it asks for the most mu, and parts intervals that prove too little.
+
+    It ends when mu is known, or where delta is not close enough.
+    """
+    points, low = _Points.at(read, np.linspace(0.0, end, _FIRST), slack), 0.0
     while True:
         low = last_true(points.refute, low or 1.0, math.inf, 0.01 * rtol).last_true
         goal = low * (1.0 + rtol)
         open_ones = points.unproved(goal)
         if low > 0.0 and not open_ones.any():
             return Bounds(low, goal)
+        rough = (points.gap > _GAP * rtol) & ~points.proved(goal)
+        if rough.any():
+            points = points.closer(read, points.most_asking(rough, goal), _GAP * rtol)
+            continue
         # shorter intervals help where both of their ends are proved
         ends = points.proved(goal)
         parted = open_ones & ends[:-1] & ends[1:]
         if not parted.any() or len(points.epsilon) > _MOST:
             break
         middles = 0.5 * (points.epsilon[:-1] + points.epsilon[1:])[parted]
-        points = points.joined(_Points.at(read, middles, slack, _GAP * rtol))
+        points = points.joined(_Points.at(read, middles, slack))
     high = last_true(lambda mu: bool(points.unproved(mu).any()), goal or 1.0, math.inf, 0.1 * rtol)
     return Bounds(low, high.first_false)
 
@@ -101,27 +111,49 @@ def _end(losses: Engine, slack: float) -> float:
 
 @dataclass(frozen=True)
 class _Points:
-    """delta at ascending eps from 0 on. At the last eps it is at most the slack."""
+    """delta at ascending eps from 0 on, each with its gap. It is at most ``slack`` at the last."""
 
     epsilon: FloatArray  # (n,)
     lower: FloatArray
     upper: FloatArray
+    gap: FloatArray
     slack: float
 
     @staticmethod
-    def at(read: Reader, epsilon: FloatArray, slack: float, gap: float) -> _Points:
-        """Reads delta at each of these eps."""
-        found = [read(float(e), gap) for e in epsilon]
+    def at(read: Reader, epsilon: FloatArray, slack: float) -> _Points:
+        """Reads delta at each of these eps, with a wide gap."""
+        found = [read(float(e), _ROUGH) for e in epsilon]
         lower, upper = np.array([b.lower for b in found]), np.array([b.upper for b in found])
-        return _Points(epsilon, lower, upper, slack)
+        return _Points(epsilon, lower, upper, np.full(epsilon.size, _ROUGH), slack)
 
     def joined(self, other: _Points) -> _Points:
         """Returns the points of ``self`` and of ``other``, ascending."""
-        epsilon = np.concatenate([self.epsilon, other.epsilon])
-        order = np.argsort(epsilon)
-        lower = np.concatenate([self.lower, other.lower])[order]
-        upper = np.concatenate([self.upper, other.upper])[order]
-        return _Points(epsilon[order], lower, upper, self.slack)
+        order = np.argsort(np.concatenate([self.epsilon, other.epsilon]))
+        epsilon, lower, upper, gap = (
+            np.concatenate([mine, theirs])[order]
+            for mine, theirs in (
+                (self.epsilon, other.epsilon),
+                (self.lower, other.lower),
+                (self.upper, other.upper),
+                (self.gap, other.gap),
+            )
+        )
+        return _Points(epsilon, lower, upper, gap, self.slack)
+
+    def closer(self, read: Reader, i: int, least: float) -> _Points:
+        """Returns the same points, of which one is read again, with a gap of at least ``least``."""
+        lower, upper, gap = self.lower.copy(), self.upper.copy(), self.gap.copy()
+        gap[i] = max(least, gap[i] / _CLOSER)
+        found = read(float(self.epsilon[i]), float(gap[i]))
+        lower[i], upper[i] = max(lower[i], found.lower), min(upper[i], found.upper)
+        return replace(self, lower=lower, upper=upper, gap=gap)
+
+    def most_asking(self, among: NDArray[np.bool_], goal: float) -> int:
+        """Returns which of these points is proved last when mu grows from ``goal``."""
+        found = last_true(
+            lambda mu: bool(np.any(among & ~self.proved(mu))), goal or 1.0, math.inf, 1e-6
+        )
+        return int(np.argmax(among & ~self.proved(max(goal, found.last_true))))
 
     def refute(self, mu: float) -> bool:
         """Whether delta is above delta_mu + slack at some of the points."""
@@ -132,6 +164,8 @@ class _Points:
 
     def proved(self, mu: float) -> NDArray[np.bool_]:
         """(n,) the points at which delta <= delta_mu + slack is proved."""
+        if mu == 0.0:
+            return np.zeros(self.epsilon.size, dtype=np.bool_)
         delta, _ = _gaussian(mu, self.epsilon)
         return self._below(self.upper, delta.lower, np.zeros(self.epsilon.size))
 
