@@ -23,6 +23,7 @@ from tightbudget.engine.buckets.compose import Parts
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.levels import refine
 from tightbudget.engine.levels.placing import LevelPlan
+from tightbudget.engine.levels.profile import LevelProfile
 from tightbudget.engine.readings.gaussian_dp import gaussian_mu_bounds
 from tightbudget.engine.readings.probabilistic_dp import exceedance_bounds
 from tightbudget.engine.readings.tradeoff import BestTest, most_true_positives
@@ -495,7 +496,7 @@ def test_a_risk_of_rare_steps_makes_few_profiles(monkeypatch: pytest.MonkeyPatch
     """Each takes up to seconds: only where delta asks for most are there close ones."""
     made = list[None]()
 
-    class Counted(refine.LevelProfile):
+    class Counted(LevelProfile):
         def __init__(self, parts: Parts, plan: LevelPlan) -> None:
             made.append(None)
             super().__init__(parts, plan)
