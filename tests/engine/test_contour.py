@@ -7,6 +7,7 @@ import itertools
 import math
 import warnings
 
+import numpy as np
 import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
@@ -14,13 +15,15 @@ from hypothesis import strategies as st
 
 import tightbudget as tb
 from tightbudget.engine import methods
-from tightbudget.engine.answer import BUCKETS, SADDLE_POINT
+from tightbudget.engine.answer import BUCKETS, FLOOR, SADDLE_POINT
 from tightbudget.engine.buckets.refine import Known, refine
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
+from tightbudget.engine.methods import ByLevels, Inquiry
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.contour import Lines
+from tightbudget.engine.saddle_point.reading import DeltaOnLines
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.special import log_g_up
@@ -207,6 +210,78 @@ def test_many_lines_agree_with_one(
         assert b.lower <= a.upper
         assert b.upper - b.lower < FINE * delta
         assert a.upper - a.lower < 0.01 * delta
+
+
+def without(engine: SaddlePoint, epsilon: float, rtol: float = 1e-4) -> Lines | None:
+    """The line that leaves the largest losses out."""
+    plan = engine.without_tail_at(DeltaOnLines(epsilon), rtol)
+    if plan is None:
+        return None
+    return contour.lines_at(plan.tracks, epsilon, None, 10**8, plan.goal, plan.left_out)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("sigma", "q", "runs", "deltas"), SPLIT)
+def test_a_line_without_the_largest_losses_agrees_with_lines_of_all(
+    sigma: float, q: float, runs: int, deltas: tuple[float, ...]
+) -> None:
+    engine = losses((sigma, q, runs)).saddle_points[0]
+    for delta in deltas[:2]:
+        known = engine.bounds(EpsilonAt(delta), FINE)
+        assert known is not None
+        found = without(engine, known.upper)
+        assert found is not None
+        read, of_all = found.read(known.upper), engine.bounds(DeltaAt(known.upper), FINE)
+        assert of_all is not None
+        assert read.lower <= of_all.upper
+        assert of_all.lower <= read.upper
+        assert read.upper - read.lower < 1e-4 * delta
+
+
+def test_losses_that_make_no_delta_do_not_say_where_a_line_goes() -> None:
+    """Eleven noises: M has its saddle point where a loss of some 1e-30 of the outputs makes it."""
+    whole = tb.compose([
+        tb.Gaussian(10.1 - 0.8 * i).subsampled(1.2e-4) * 54_000 for i in range(11)
+    ])  # fmt: skip
+    remove, add = whole.engine.saddle_points
+    found = remove.bounds(DeltaAt(0.193), 1e-4)
+    assert found is not None
+    assert found.relative_gap <= 1e-4
+    proved = ByLevels(whole.engine.parts[:1]).bounds(Inquiry(DeltaAt(0.193), 0.1))
+    assert proved is not None
+    grids = proved.bounds
+    assert grids.relative_gap <= 0.1
+    assert grids.lower <= found.upper
+    assert found.lower <= grids.upper
+    # added records have no such losses
+    assert add.without_tail_at(DeltaOnLines(0.193), 1e-4) is None
+
+
+@pytest.mark.parametrize("noises", [1, 3, 14])
+def test_a_delta_below_all_that_is_answered_for_is_proved_at_once(noises: int) -> None:
+    engine = tb.compose([
+        tb.Gaussian(16.3 + i).subsampled(4e-9) * (1_366_666 // noises) for i in range(noises)
+    ]).engine  # fmt: skip
+    for one in engine.saddle_points:
+        found = one.bounds(DeltaAt(0.0656), 1e-4)
+        assert found is not None
+        assert found.lower == 0.0
+        assert 0.0 < found.upper <= FLOOR
+        # ... and not where it is answered for
+        assert DeltaOnLines(1e-9).hardly_any(one.track, 0.0) is None
+        assert DeltaOnLines(math.inf).hardly_any(one.track, 0.0) is None
+    assert engine.answer(DeltaAt(0.0656), 1e-4).reached
+
+
+def test_plans_for_many_groups_are_made_by_few() -> None:
+    steps = tb.compose([tb.Gaussian(1.0 + 0.01 * i).subsampled(1e-3) * 7 for i in range(90)])
+    one = steps.engine.saddle_points[0]
+    few = one.term.outline
+    assert len(few) < 30 < 90 == len(one.term.groups)
+    assert sum(group.count for group in few) == 7 * 90
+    c = np.array([0.1, 3.0, 30.0])
+    exact = sum(7 * group.transform.rough(c).value for group in one.term.groups)
+    assert one.term.rough(c).value == pytest.approx(exact, rel=0.05)
 
 
 # ---------------------------------------------------------------------------- memory

@@ -22,8 +22,11 @@ from tests.reference.test_contour import once
 from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
+from tightbudget.engine.question import DeltaAt
 from tightbudget.engine.saddle_point import contour, smoothed
 from tightbudget.engine.saddle_point.contour import LineIntegral, Lines, Reading
+from tightbudget.engine.saddle_point.reading import DeltaOnLines
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
 from tightbudget.mechanisms import gaussian_path
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
@@ -113,6 +116,27 @@ def rare_and_more() -> bool:
     bound = arb(Term((Group(BULK, 3),), ((0, RARE),), 1).upper(c, more=True)).exp()
     bulk = ONE.moment(acb(c), Part(False, *EDGE)).real
     return bool(ONE.moment(acb(c)).real ** 3 - bulk**3 <= bound)
+
+
+def left_out_of_a_line() -> bool:
+    """A line for the bulks of 60 runs and the mass of all else, against a line for all."""
+    track = Track.whole(Term((Group(BULK, 60),)))
+    whole = SaddlePoint.of([(MIXED, 60)])
+    assert track is not None
+    assert whole is not None
+    lines = contour.lines_at((track,), 3.0, None, left_out=60.5 * BULK.mass_left_out())
+    all_of_it = whole.bounds(DeltaAt(3.0), 1e-6)
+    assert lines is not None
+    assert all_of_it is not None
+    return lines.read(3.0).upper >= all_of_it.upper
+
+
+def left_out_of_hardly_any() -> bool:
+    """What is left out may be lost whole: then delta is at least about as much."""
+    track = Track.whole(Term((Group(NormalTransform(0.01), 1),)))
+    assert track is not None
+    found = DeltaOnLines(1.0).hardly_any(track, 1e-291)
+    return found is not None and found.upper >= 1e-291
 
 
 def unlikely_rest() -> bool:
@@ -249,6 +273,16 @@ MUTATIONS = [
         "the rest of the terms",
         {"rest-terms": "uppers = [*(p.upper for p in parts)]"},
         unlikely_rest,
+    ),
+    Without(
+        "the mass that no line has",
+        {"mass-left-out": "lines, rest = [], []"},
+        left_out_of_a_line,
+    ),
+    Without(
+        "the mass that Chernoff's bound does not see",
+        {"hardly-left-out": "upper = exp_up(log) if log < 0.0 else math.inf"},
+        left_out_of_hardly_any,
     ),
     Without(
         "the error of the rule in x",

@@ -100,6 +100,33 @@ def test_a_line_of_m_is_within_its_error(c: float) -> None:
 
 
 @pytest.mark.one_in(4)
+@pytest.mark.parametrize("log_mass", [-3.0, -20.0, -90.0, -640.0])
+def test_what_is_left_out_is_a_tail_of_this_mass(log_mass: float) -> None:
+    cut = 0
+    for transform in sample(12):
+        without, left_out = transform.without_tail(log_mass)
+        if without is transform:
+            assert left_out == 0.0
+            assert not transform.remove
+            continue
+        cut += 1
+        assert isinstance(without, MixedTransform)
+        assert without.part == "bulk"
+        lost = exact(transform).moment(acb(0), Part(True, without.edge, without.width)).real
+        assert lost <= arb(left_out)
+        # a step of 1/16 to the left leaves out too much
+        near = exact(transform).moment(acb(0), Part(True, without.edge - 0.0625, without.width))
+        assert arb(left_out) <= arb(log_mass).exp() * (1 + arb(1e-6)) < near.real * (1 + arb(1e-3))
+    assert cut > 4
+
+
+def test_no_tail_is_left_out_where_none_is_known() -> None:
+    bulk, rare = MixedTransform(1.0, 0.25, True).split(2.0)
+    for transform in (NormalTransform(1.0), MixedTransform(1.0, 0.25, False), bulk, rare):
+        assert transform.without_tail(-20.0) == (transform, 0.0)
+
+
+@pytest.mark.one_in(4)
 @grid
 @pytest.mark.parametrize("edge", [1.5, 4.0])
 def test_lines_of_both_parts_are_within_their_errors(c: float, edge: float) -> None:

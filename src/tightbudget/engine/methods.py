@@ -315,6 +315,8 @@ class ByLines:
         in_vain[self.smooth] = in_vain.get(self.smooth, 0) + 1 if found is None else 0
         if found is None:
             return None
+        if found.upper <= FLOOR:
+            return Proved(found, why="")
         return Proved(found, last=not self.smooth and found.relative_gap <= _OUT_OF_REACH)
 
     def _worst(self, inquiry: Inquiry) -> Bounds | None:

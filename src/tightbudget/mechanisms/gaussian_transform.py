@@ -55,6 +55,8 @@ from tightbudget.pairs.transform import ComplexArray, Line, Rough, Transform
 _LARGE_M = 8.0
 # nine units of 2^-53: 1 - q keeps one digit of it
 _LEAST_Q = 1e-15
+_EDGES = 16.0  # smooth steps are at multiples of 1 over this
+_NO_TAIL = 40.0  # standard deviations: the mass beyond is below 1e-300
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class MixedTransform(Integrand, Transform):
 
     def split(self, edge: float) -> tuple[MixedTransform, MixedTransform]:
         """Two transforms (bulk, rare) that sum to this one, parted at about x = edge."""
-        edge = round(edge * 16.0) / 16.0  # so that (x - edge) / width is exact
+        edge = round(edge * _EDGES) / _EDGES  # so that (x - edge) / width is exact
         bulk = dataclasses.replace(self, part="bulk", edge=edge)
         return bulk, dataclasses.replace(self, part="rare", edge=edge)
 
@@ -145,6 +147,27 @@ class MixedTransform(Integrand, Transform):
         valley = self.valley(c)
         # one standard deviation below it, so that the bulk is free of rare losses at larger c, too
         return None if valley is None else self.split(valley - 1.0)
+
+    def without_tail(self, log_mass: float) -> tuple[MixedTransform, float]:
+        # the losses of an added record have an end
+        if self.part or not self.remove:
+            return self, 0.0
+        # the mass beyond m + _NO_TAIL is no double
+        low, high = 0, math.ceil(_EDGES * (self.m + _NO_TAIL))
+        while high - low > 1:
+            middle = (low + high) // 2
+            if math.log(self.split(middle / _EDGES)[0].mass_left_out()) > log_mass:
+                low = middle
+            else:
+                high = middle
+        bulk, _ = self.split(high / _EDGES)
+        return bulk, bulk.mass_left_out()
+
+    def mass_left_out(self) -> float:
+        """An upper bound of the P-mass that a bulk leaves out, above 0."""
+        lost = self.left_out
+        # a tail that underflows is below 1e-300
+        return add_up(lost.mass, lost.mass_error, 1e-300)
 
     def gaussian_mu(self) -> float | None:
         """The m of the Gaussian step that is sampled, for a removed record; else None.

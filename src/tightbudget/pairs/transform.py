@@ -44,8 +44,8 @@ class Transform(Protocol):
 
     An implementation inherits from this class. It then answers None to the questions that it
     says nothing about: ``far_line``, ``rare_split``, ``gaussian_mu``, ``sampled``, ``family`` and
-    ``together``. An argument ``tolerance`` is the relative error that one run may have; it decides
-    on cost only.
+    ``together``; and by ``without_tail`` nothing is left out. An argument ``tolerance`` is the
+    relative error that one run may have; it decides on cost only.
     """
 
     @property
@@ -87,6 +87,14 @@ class Transform(Protocol):
         None where the losses of the pair tilted by e^(c L) are one lump, or no split is known.
         """
         return None
+
+    def without_tail(self, log_mass: float) -> tuple[Transform, float]:
+        """The transform of all outputs but some with the largest losses, and how much these are.
+
+        Guarantee: the number that is returned is an upper bound of the P-mass left out. It is about
+        e^log_mass or less, and 0 where no such transform is known or needed.
+        """
+        return self, 0.0
 
     def gaussian_mu(self) -> float | None:
         """The smallest mu for which delta(eps) <= delta_mu(eps) for all eps, if it is known.

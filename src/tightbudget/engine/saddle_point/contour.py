@@ -39,6 +39,7 @@ from tightbudget.numerics.rounding import (
     exp_up,
     expm1_up,
     log_down,
+    log_up,
     mul_down,
     next_down,
     next_up,
@@ -373,6 +374,7 @@ def lines_at(
     log_delta: float | None,
     most: int = COST,
     goal: float = LOG_GOAL,
+    left_out: float = 0.0,
 ) -> Lines | None:
     """Places a line for each term that matters at eps; the last term stands for all that follow.
 
@@ -382,13 +384,15 @@ def lines_at(
         log_delta: about ln delta there; None where it is not known better than the tracks say.
         most: terms of all values of M that one line may cost.
         goal: -ln of the share of delta that each error of a line is to have, about.
+        left_out: the P-mass of outputs that no term has, at most: it is less than they make.
     """
     near = [track.near(epsilon) for track in tracks]
     sizes = [track.log_delta_at(epsilon) for track in near]
     if not sizes:
         return None
     total = float(np.logaddexp.reduce(sizes)) if log_delta is None else log_delta
-    lines, rest = [], []
+    # what they make of delta is at most their mass, at any eps
+    lines, rest = [], [(0.0, log_up(left_out))] if left_out > 0.0 else []  # guard: mass-left-out
     for i, (track, size) in enumerate(zip(near, sizes, strict=True)):
         last = len(tracks) > 1 and i == len(tracks) - 1
         if last or size < total - LOG_GOAL - 9.0:

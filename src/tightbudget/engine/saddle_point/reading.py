@@ -8,14 +8,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from tightbudget.engine.answer import FLOOR
 from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.engine.saddle_point.contour import Lines
-from tightbudget.engine.saddle_point.saddle_points import Track, epsilon_at
+from tightbudget.engine.saddle_point.saddle_points import Track, epsilon_at, log_g
 from tightbudget.numerics.bounds import Bounds
+from tightbudget.numerics.rounding import add_up, exp_up, mul_down
+from tightbudget.numerics.special import log_g_up
 
 # Lines are placed for a delta above this; the rest goes to the buckets (and ends as [0, upper]).
 # The smallest normal double is 1e-308: errors of e^-31 delta stay above it with decades to spare.
 _LEAST_DELTA = 1e-250
+_HARDLY = -670.0  # ln delta; e^-667 is FLOOR
 _LOWEST = -700.0  # ln delta; e^-700 is still a normal double, e^-709 is not
 
 
@@ -33,9 +39,32 @@ class DeltaOnLines:
         """Returns bounds that need no line, for an epsilon far below all losses, else None."""
         return track.nearly_one(self.epsilon) if self.epsilon < track.epsilon[0] else None
 
+    def hardly_any(self, track: Track, left_out: float) -> Bounds | None:
+        """Returns bounds of a delta that is below all that is answered for, else None.
+
+        Args:
+            track: of all outputs but some of the P-mass ``left_out``.
+            left_out: is part of the upper bound.
+        """
+        if not math.isfinite(self.epsilon):
+            return None
+        # Chernoff: delta <= M(c) e^(-c eps) g(c); a small c is as good as any that shows enough
+        about = track.term.rough(track.c).value + log_g(track.c) - track.c * self.epsilon
+        enough = np.flatnonzero(about < _HARDLY)
+        if not enough.size:
+            return None
+        c = float(track.c[enough[0]])
+        log = add_up(track.term.upper(c), log_g_up(c), -mul_down(c, self.epsilon))
+        upper = add_up(left_out, exp_up(log)) if log < 0.0 else math.inf  # guard: hardly-left-out
+        return Bounds(0.0, upper) if upper <= FLOOR else None
+
     def place(self, tracks: tuple[Track, ...]) -> float:
         """Returns the epsilon to place lines at."""
         return self.epsilon
+
+    def log_delta(self, track: Track) -> float:
+        """Returns about ln delta of the answer."""
+        return track.near(self.epsilon).log_delta_at(self.epsilon)
 
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
         """Returns the answer that ``lines`` give, or None where they prove nothing."""
@@ -60,12 +89,20 @@ class EpsilonOnLines:
         """Returns None, since an epsilon is read off lines only."""
         return None
 
+    def hardly_any(self, track: Track, left_out: float) -> Bounds | None:
+        """Returns None, since the delta of a question is answered for."""
+        return None
+
     def place(self, tracks: tuple[Track, ...]) -> float:
         """Returns the epsilon to place lines at."""
         log_delta = math.log(self.delta)
         if len(tracks) == 1:
             return max(0.0, tracks[0].near(log_delta=log_delta).epsilon_at(log_delta))
         return epsilon_at(tracks, log_delta)
+
+    def log_delta(self, track: Track) -> float:
+        """Returns ln delta of the question."""
+        return math.log(self.delta)
 
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
         """Returns the answer that ``lines`` give, or None where they prove nothing."""

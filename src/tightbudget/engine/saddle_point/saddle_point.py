@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, lines_at
 from tightbudget.engine.saddle_point.reading import OnLines, on_lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
 from tightbudget.numerics.bounds import Bounds
-from tightbudget.numerics.rounding import add_up, log_down, mul_down
+from tightbudget.numerics.rounding import add_up, double_up, log_down, mul_down, mul_up
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.transform import Transform
 
@@ -51,6 +52,10 @@ _MOST_RUNS = 2**53
 # steps.
 _CHEAP_OF_ONE = 4_000
 _COST_OF_ONE = 80_000
+# Times that delta is guessed anew without the losses that an earlier guess leaves out: two or three
+# as a rule.
+_TURNS = 5
+_LEAST = -675.0  # ln of the P-mass that is left out: of a smaller one hardly any is a double
 # Nats by which each of four errors of a line is to be below the wanted gap. The gap of an epsilon
 # is that of delta, over the slope of the curve times epsilon, which is seldom below 1.
 _DIGITS = 5.0
@@ -60,6 +65,22 @@ _MOST_APART = 625
 # More mechanisms than _SOME_APART are planned one by one for a gap below _MANY_DIGITS only: to plan
 # one takes 25 ms, in vain where few losses are large, and buckets reach wider gaps in 40 ms each.
 _SOME_APART, _MANY_DIGITS = 64, 1e-6
+
+
+class _Plan(NamedTuple):
+    """A plan says where lines go, and how close they are to be.
+
+    Attributes:
+        tracks: the saddle points of each term that has a line.
+        most: the most terms of a line.
+        goal: that of :func:`~tightbudget.engine.saddle_point.contour.lines_at`.
+        left_out: the P-mass of what no term has, at most.
+    """
+
+    tracks: tuple[Track, ...]
+    most: int
+    goal: float = LOG_GOAL
+    left_out: float = 0.0
 
 
 class _Rare(NamedTuple):
@@ -137,11 +158,12 @@ class SaddlePoint:
                 it, the mechanisms of a product are not tried one by one.
 
         Returns:
-            The bounds, or None where no line proves any.
+            The bounds, or None where no line proves any; [0, upper] for a delta that is below all
+            that is answered for.
         """
         asked = on_lines(question)
         if not asked.within_reach(self.track):
-            return None
+            return asked.hardly_any(self.track, 0.0)
         best = asked.without_lines(self.track)
         if best is not None and best.relative_gap <= 0.5 * rtol:
             return best
@@ -150,13 +172,17 @@ class SaddlePoint:
             bounds = asked.read_lines(lines, self.track)
             if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
-        for tracks, most, goal in self._plans(asked, rtol):
+        for plan in self._plans(asked, rtol):
+            tracks = plan.tracks
             one_by_one = tracks[0] is not self.track and self.takes_products
             if one_by_one and best is not None and best.decides(target):
                 return best
+            hardly = asked.hardly_any(tracks[0], plan.left_out) if plan.left_out else None
+            if hardly is not None:
+                return hardly
             epsilon, log_delta = asked.place(tracks), None
             for _ in range(2):  # the second time where the first lines saw the answer
-                found = lines_at(tracks, epsilon, log_delta, most, goal)
+                found = lines_at(tracks, epsilon, log_delta, plan.most, plan.goal, plan.left_out)
                 if found is None:
                     break
                 bounds = asked.read_lines(found, self.track)
@@ -204,33 +230,57 @@ class SaddlePoint:
             return False
         return add_up(self.joined.upper(c), fixed) < log_delta
 
-    def _plans(self, asked: OnLines, rtol: float) -> Iterable[tuple[tuple[Track, ...], int, float]]:
-        """Yields tracks to place lines on, the most terms of a line, and the goal of its errors.
-
-        The goal is that of :func:`~tightbudget.engine.saddle_point.contour.lines_at`.
-        """
+    def _plans(self, asked: OnLines, rtol: float) -> Iterator[_Plan]:
+        """Yields plans, those that cost least first."""
         whole = (self.track,)
         if self.takes_products:
             each = len(self.term.groups)
-            yield whole, COST + _CHEAP_OF_ONE * each, LOG_GOAL
+            yield _Plan(whole, COST + _CHEAP_OF_ONE * each)
             # a line for the wanted digits alone has a third of the points where |M| falls slowly
-            yield whole, COST + _COST_OF_ONE * each, min(LOG_GOAL, _DIGITS - math.log(rtol))
+            yield _Plan(whole, COST + _COST_OF_ONE * each, _goal(rtol))
+            if self.apart is None:
+                return
+            if (without := self.apart.without_tail_at(asked, rtol)) is not None:
+                yield without
             # more digits, and the rare losses of each mechanism
-            worth = each <= _SOME_APART or rtol < _MANY_DIGITS
-            if worth and self.apart is not None:
+            if each <= _SOME_APART or rtol < _MANY_DIGITS:
                 yield from self.apart._plans(asked, rtol)
             return
         rare = self.rare_at(asked.place(whole))
         if rare is None:
-            yield whole, COST, LOG_GOAL
+            yield _Plan(whole, COST)
             return
         # one line for all, if it is cheap; the split where it promises more; the costly line
         few = rare.number < _FEW_RARE
-        yield whole, _CHEAP if few else COST, LOG_GOAL
+        yield _Plan(whole, _CHEAP if few else COST)
         if split := self.split_at(rare, asked.place(whole)):
-            yield split, COST, LOG_GOAL
+            yield _Plan(split, COST)
         if few:
-            yield whole, COST, LOG_GOAL
+            yield _Plan(whole, COST)
+        if (without := self.without_tail_at(asked, rtol)) is not None:
+            yield without
+
+    def without_tail_at(self, asked: OnLines, rtol: float) -> _Plan | None:
+        """A plan without the largest losses, which are so rare that they make next to no delta.
+
+        However rare they are, they alone may make M large, and its saddle point is then where no
+        delta is made. None where no losses are left out, or none of the rest's plans makes sense.
+        """
+        groups = self.term.groups
+        runs = math.log(sum(group.count for group in groups))
+        log_delta, goal = asked.log_delta(self.track), _goal(rtol)
+        for _ in range(_TURNS):
+            least = max(_LEAST, log_delta - goal) - runs
+            found = [(group.transform.without_tail(least), group.count) for group in groups]
+            lost = [mul_up(mass, double_up(Fraction(count))) for (_, mass), count in found]
+            track = Track.whole(Term(tuple(Group(one, count) for (one, _), count in found)))
+            if track is None or not any(mass for (_, mass), _ in found):
+                return None
+            plan = _Plan((track,), COST + _COST_OF_ONE * len(groups), goal, add_up(*lost))
+            before, log_delta = log_delta, asked.log_delta(track)
+            if log_delta > before - 1.0:
+                break
+        return plan
 
     def rare_at(self, epsilon: float) -> _Rare | None:
         """Splits off the rare large losses that stand apart at eps; None where there are none."""
@@ -258,6 +308,11 @@ class SaddlePoint:
             if j > 1 and sizes[-1] < max(sizes) - LOG_GOAL - _SPARE:
                 return tuple(tracks)
         return ()
+
+
+def _goal(rtol: float) -> float:
+    """-ln of the share of delta that each error may have for a relative gap."""
+    return min(LOG_GOAL, _DIGITS - math.log(rtol))
 
 
 def _joined(term: Term) -> Term:
