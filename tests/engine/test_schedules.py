@@ -11,6 +11,7 @@ from tightbudget.engine.engine import Engine
 from tightbudget.engine.methods import Inquiry, Method
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
+from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
 from tightbudget.pairs.direction import Direction
 
 
@@ -177,3 +178,12 @@ def test_what_answered_one_question_is_asked_first_for_the_next(
     assert first.relative_gap <= 1e-4
     assert read(0.6, 1e-4).upper < first.lower
     assert len(asked) == 1
+
+
+@np.errstate(all="ignore")
+def test_values_far_up_a_line_are_as_close_as_those_below() -> None:
+    """The strip of a rule widens until a density there is nearly the largest double."""
+    steps = [Step(float(m), 1.2e-4, 1574) for m in np.linspace(0.29868, 0.50761, 71)]
+    (one,) = Schedule.of(steps, remove=True)
+    for t in (216.7, 220.0, 232.0, 236.0):
+        assert float(one.line(68.82, np.array([0.0, t]), 3e-8).error.max()) < 1e-7

@@ -407,9 +407,11 @@ class Schedule(Transform):
         """Bounds the error of the rule for all steps, for |Im s| <= t: shape (n,)."""
         decay = 2.0 * math.pi * rule.width / rule.h
         most = self._moved(c, t, at, rule.width)
+        # in two halves: e^-decay and ``most`` may be near the ends of what doubles hold
+        half = math.exp(-0.5 * min(decay, 2.0 * _RANGE))
         # Trefethen, Weideman 2014, Theorem 5.1
-        error = 2.0 * most / math.expm1(min(decay, _RANGE))  # guard: schedule-aliasing
-        return outwards(error)
+        error = 2.0 * (most * half) * half / -math.expm1(-decay)  # guard: schedule-aliasing
+        return outwards(error) + 1e-300
 
     def _off(self, c: float, t: float, rule: _Rule, at: _Tilted) -> FloatArray:
         """Bounds of the errors that no point changes: the rule's ends, its step, the weights."""

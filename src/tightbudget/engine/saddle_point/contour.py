@@ -194,6 +194,11 @@ def _line(
     cost = term.nodes(c, float(t[-1]), tolerance)
     if cost * COST > _NODES * most or n * cost > most:
         return None
+    # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
+    below = log_down(mul_down(math.pi, float(t[-1])))  # math.pi is below pi
+    log_beyond = add_up(term.beyond(c, float(t[-1]), shifts), -below)
+    if log_beyond == math.inf:
+        return None
     parts, start = [], 0
     while start < n:  # lower points need fewer nodes
         stop = min(n, start + max(_CHUNK // cost, _POINTS))
@@ -201,9 +206,6 @@ def _line(
         start = stop
     log, error = (np.concatenate(part) for part in zip(*parts, strict=True))
     log, error = divided(log, error, c, t)
-    # D times the sum of |F| over n D > T is <= sup |M| / T, and there is 1 / pi before it
-    below = log_down(mul_down(math.pi, float(t[-1])))  # math.pi is below pi
-    log_beyond = add_up(term.beyond(c, float(t[-1]), shifts), -below)
     uppers = [(x, term.upper(x) if x > 0 else 0.0) for x in sides]
     aside = [(x, add_up(up, log_g_up(x))) for x, up in uppers]
     return LineIntegral(term.j, c, step, log, error, log_beyond, (aside[0], aside[1]))

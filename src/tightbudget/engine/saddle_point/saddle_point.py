@@ -266,21 +266,22 @@ class SaddlePoint:
         However rare they are, they alone may make M large, and its saddle point is then where no
         delta is made. None where no losses are left out, or none of the rest's plans makes sense.
         """
-        groups = self.term.groups
-        runs = math.log(sum(group.count for group in groups))
-        log_delta, goal = asked.log_delta(self.track), _goal(rtol)
+        few = Term(self.term.outline)
+        log_delta = asked.log_delta(self.track)
         for _ in range(_TURNS):
-            least = max(_LEAST, log_delta - goal) - runs
-            found = [(group.transform.without_tail(least), group.count) for group in groups]
-            lost = [mul_up(mass, double_up(Fraction(count))) for (_, mass), count in found]
-            track = Track.whole(Term(tuple(Group(one, count) for (one, _), count in found)))
-            if track is None or not any(mass for (_, mass), _ in found):
+            found = _without_tail(few, log_delta - _goal(rtol))
+            track = Track.whole(found.term)
+            if track is None or found.left_out == 0.0:
                 return None
-            plan = _Plan((track,), COST + _COST_OF_ONE * len(groups), goal, add_up(*lost))
             before, log_delta = log_delta, asked.log_delta(track)
             if log_delta > before - 1.0:
                 break
-        return plan
+        found = _without_tail(self.term, log_delta - _goal(rtol))
+        track = Track.whole(found.term)
+        if track is None:
+            return None
+        most = COST + _COST_OF_ONE * len(self.term.groups)
+        return _Plan((track,), most, _goal(rtol), found.left_out)
 
     def rare_at(self, epsilon: float) -> _Rare | None:
         """Splits off the rare large losses that stand apart at eps; None where there are none."""
@@ -308,6 +309,23 @@ class SaddlePoint:
             if j > 1 and sizes[-1] < max(sizes) - LOG_GOAL - _SPARE:
                 return tuple(tracks)
         return ()
+
+
+class _Without(NamedTuple):
+    """What is left of a term without the largest losses, and the P-mass of these at most."""
+
+    term: Term
+    left_out: float
+
+
+def _without_tail(term: Term, log_mass: float) -> _Without:
+    """Leaves out the largest losses of each run, of a P-mass of e^log_mass in all, about."""
+    least = max(_LEAST, log_mass) - math.log(sum(group.count for group in term.groups))
+    found = [(group.transform.without_tail(least), group.count) for group in term.groups]
+    lost = [mul_up(mass, double_up(Fraction(count))) for (_, mass), count in found if mass]
+    return _Without(
+        Term(tuple(Group(one, count) for (one, _), count in found)), add_up(*lost) if lost else 0.0
+    )
 
 
 def _goal(rtol: float) -> float:
