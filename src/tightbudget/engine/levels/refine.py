@@ -49,7 +49,9 @@ _MANY, _FEW = 96, 12
 # Of the gap, for few pairs below and above many: where one large loss makes delta, what is guessed
 # of it may be ten times too little.
 _LOST = 0.01
-_SPARE = 0.33  # of the gap, for pairs that resemble others
+# Of the gap, for pairs that resemble others: grids of as many points left many pairs a gap that was
+# 1.6 to 2.1 times as wide, in three drawn questions of 104, 349 and 635 noises.
+_SPARE = 0.4
 
 
 def by_levels(
@@ -223,8 +225,13 @@ class _Search:
         few, start = self.parts.like(_FEW), Bounds(0.0, self.most)
         first = self.asked.first_tilt(few)
         trial = _Search(self.asked, few, first, None, self.direction, known=start, most=self.most)
-        trial.until(dataclasses.replace(goal, rtol=_SPARE * goal.rtol, floor=0.0, target=None))
+        wanted = _SPARE * goal.rtol
+        trial.until(dataclasses.replace(goal, rtol=wanted, floor=0.0, target=None))
         self.guess, (self.reach, self.part) = trial.known, trial.used
+        if trial.gap is not None and trial.gap < wanted:  # fewer points would have done
+            less = trial.gap / wanted
+            self.reach = max(min(_FEWEST, self.reach), int(self.reach * less**_GAIN))
+            self.part = min(_FIRST, self.part / less**0.5)
 
     def _plan(self, goal: _Goal) -> tuple[Saddle, LevelPlan | None]:
         """Returns the tilt and the grids of a pass; None where grids would say nothing."""
