@@ -67,8 +67,8 @@ _MOST_APART = 625
 _SOME_APART, _MANY_DIGITS = 64, 1e-6
 
 
-class _Plan(NamedTuple):
-    """A plan says where lines go, and how close they are to be.
+class _Placing(NamedTuple):
+    """A placing says where lines go, and how close they are to be.
 
     Attributes:
         tracks: the saddle points of each term that has a line.
@@ -230,14 +230,14 @@ class SaddlePoint:
             return False
         return add_up(self.joined.upper(c), fixed) < log_delta
 
-    def _plans(self, asked: OnLines, rtol: float) -> Iterator[_Plan]:
-        """Yields plans, those that cost least first."""
+    def _plans(self, asked: OnLines, rtol: float) -> Iterator[_Placing]:
+        """Yields where lines may go, those that cost least first."""
         whole = (self.track,)
         if self.takes_products:
             each = len(self.term.groups)
-            yield _Plan(whole, COST + _CHEAP_OF_ONE * each)
+            yield _Placing(whole, COST + _CHEAP_OF_ONE * each)
             # a line for the wanted digits alone has a third of the points where |M| falls slowly
-            yield _Plan(whole, COST + _COST_OF_ONE * each, _goal(rtol))
+            yield _Placing(whole, COST + _COST_OF_ONE * each, _goal(rtol))
             if self.apart is None:
                 return
             if (without := self.apart.without_tail_at(asked, rtol)) is not None:
@@ -248,40 +248,38 @@ class SaddlePoint:
             return
         rare = self.rare_at(asked.place(whole))
         if rare is None:
-            yield _Plan(whole, COST)
+            yield _Placing(whole, COST)
             return
         # one line for all, if it is cheap; the split where it promises more; the costly line
         few = rare.number < _FEW_RARE
-        yield _Plan(whole, _CHEAP if few else COST)
+        yield _Placing(whole, _CHEAP if few else COST)
         if split := self.split_at(rare, asked.place(whole)):
-            yield _Plan(split, COST)
+            yield _Placing(split, COST)
         if few:
-            yield _Plan(whole, COST)
+            yield _Placing(whole, COST)
         if (without := self.without_tail_at(asked, rtol)) is not None:
             yield without
 
-    def without_tail_at(self, asked: OnLines, rtol: float) -> _Plan | None:
-        """A plan without the largest losses, which are so rare that they make next to no delta.
+    def without_tail_at(self, asked: OnLines, rtol: float) -> _Placing | None:
+        """A line without the largest losses, which are so rare that they make next to no delta.
 
         However rare they are, they alone may make M large, and its saddle point is then where no
-        delta is made. None where no losses are left out, or none of the rest's plans makes sense.
+        delta is made. None where no losses are left out, or the rest has no saddle points.
         """
         few = Term(self.term.outline)
         log_delta = asked.log_delta(self.track)
         for _ in range(_TURNS):
-            found = _without_tail(few, log_delta - _goal(rtol))
-            track = Track.whole(found.term)
-            if track is None or found.left_out == 0.0:
+            bulk, left_out = _without_tail(few, log_delta - _goal(rtol))
+            track = Track.whole(bulk)
+            if track is None or left_out == 0.0:
                 return None
             before, log_delta = log_delta, asked.log_delta(track)
             if log_delta > before - 1.0:
                 break
-        found = _without_tail(self.term, log_delta - _goal(rtol))
-        track = Track.whole(found.term)
-        if track is None:
-            return None
+        bulk, left_out = _without_tail(self.term, log_delta - _goal(rtol))
+        track = Track.whole(bulk)
         most = COST + _COST_OF_ONE * len(self.term.groups)
-        return _Plan((track,), most, _goal(rtol), found.left_out)
+        return None if track is None else _Placing((track,), most, _goal(rtol), left_out)
 
     def rare_at(self, epsilon: float) -> _Rare | None:
         """Splits off the rare large losses that stand apart at eps; None where there are none."""
@@ -311,21 +309,17 @@ class SaddlePoint:
         return ()
 
 
-class _Without(NamedTuple):
-    """What is left of a term without the largest losses, and the P-mass of these at most."""
+def _without_tail(term: Term, log_mass: float) -> tuple[Term, float]:
+    """Leaves out the largest losses of each run, of a P-mass of e^log_mass in all, about.
 
-    term: Term
-    left_out: float
-
-
-def _without_tail(term: Term, log_mass: float) -> _Without:
-    """Leaves out the largest losses of each run, of a P-mass of e^log_mass in all, about."""
+    Returns:
+        The term of all other outputs, and the P-mass that is left out, at most.
+    """
     least = max(_LEAST, log_mass) - math.log(sum(group.count for group in term.groups))
     found = [(group.transform.without_tail(least), group.count) for group in term.groups]
     lost = [mul_up(mass, double_up(Fraction(count))) for (_, mass), count in found if mass]
-    return _Without(
-        Term(tuple(Group(one, count) for (one, _), count in found)), add_up(*lost) if lost else 0.0
-    )
+    bulk = Term(tuple(Group(one, count) for (one, _), count in found))
+    return bulk, add_up(*lost) if lost else 0.0
 
 
 def _goal(rtol: float) -> float:
