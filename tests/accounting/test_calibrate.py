@@ -466,3 +466,18 @@ def test_a_function_is_needed() -> None:
         tb.ParameterError, match=r"^function must be a function that makes a mechanism"
     ):
         tb.calibrate(wrong, **AT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sigma", "epsilon"), [(4.0, 1.0), (6.0, 0.5), (2.0, 3.0)])
+def test_bounds_that_decide_and_say_little_do_not_lead_the_search(
+    sigma: float, epsilon: float
+) -> None:
+    """Few steps have a delta of 1e-90 or so, of which an upper bound may fall as steps grow."""
+
+    def steps(n: int) -> tb.Composition:
+        return tb.Gaussian(sigma).subsampled(0.01) * n
+
+    most = tb.calibrate(steps, epsilon=epsilon, delta=1e-6, integer=True).value
+    assert steps(most).delta(epsilon).upper <= 1e-6
+    assert steps(most + 1).delta(epsilon).upper > 1e-6

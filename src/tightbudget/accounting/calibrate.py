@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from tightbudget import notebook
+from tightbudget.engine.answer import FLOOR
 from tightbudget.engine.engine import Engine
 from tightbudget.engine.readings.tradeoff import BestTest
 from tightbudget.errors import CalibrationError, ParameterError
@@ -32,6 +33,9 @@ _SECANT = 0.2  # of an estimate of ln(quantity / target): its error, for secants
 # So far from the target, in |ln(quantity / target)|, what has decided is close enough for a secant:
 # a schedule of 1,000 noises at four times its noise took 140 s for close bounds of about 1e-66.
 _FAR = 10.0
+# A relative gap of bounds whose size says how they were proved, and little of the quantity: such
+# upper bounds may fall where it grows.
+_VAGUE = 0.9
 # Of the closest gap: an upper bound that is below the target by less is as good as at it
 _HARDLY = 0.1
 
@@ -335,7 +339,7 @@ class _Probe:
     def estimate(self, x: float, rtol: float, *, decided: bool = False) -> float:
         """Estimates ln(quantity / target) from bounds: see :meth:`bounds`.
 
-        Far from the target they are those that have decided, however wide.
+        Far from the target they are those that have decided, if they say how large it is.
         """
 
         def distance(bounds: Bounds) -> float:
@@ -343,8 +347,10 @@ class _Probe:
 
         if x in self.known:
             known = self.known[x][1]
-            if known.decides(self.target.most) and abs(distance(known)) > _FAR:
+            vague = known.relative_gap > _VAGUE
+            if known.decides(self.target.most) and abs(distance(known)) > _FAR and not vague:
                 return distance(known)
+            decided = decided and not vague
         return distance(self.bounds(x, rtol, decided=decided))
 
     def excess(self, x: float, enough: float) -> float:
@@ -401,8 +407,9 @@ class _Probe:
 
 def _log_mean(bounds: Bounds) -> float:
     """The mean of the logarithms of two bounds of a number in [0, 1]."""
-    high = min(1.0, max(bounds.upper, 1e-300))
-    low = max(bounds.lower, 1e-300) if bounds.lower > 0.0 else high  # 0 has no logarithm
+    # how far below FLOOR an upper bound lies says how it was proved, not how small the number is
+    high = min(1.0, max(bounds.upper, FLOOR))
+    low = max(bounds.lower, FLOOR) if bounds.lower > 0.0 else high  # 0 has no logarithm
     return 0.5 * (math.log(low) + math.log(high))
 
 
