@@ -33,9 +33,6 @@ _SECANT = 0.2  # of an estimate of ln(quantity / target): its error, for secants
 # So far from the target, in |ln(quantity / target)|, what has decided is close enough for a secant:
 # a schedule of 1,000 noises at four times its noise took 140 s for close bounds of about 1e-66.
 _FAR = 10.0
-# A relative gap of bounds whose size says how they were proved, and little of the quantity: such
-# upper bounds may fall where it grows.
-_VAGUE = 0.9
 # Of the closest gap: an upper bound that is below the target by less is as good as at it
 _HARDLY = 0.1
 
@@ -339,7 +336,7 @@ class _Probe:
     def estimate(self, x: float, rtol: float, *, decided: bool = False) -> float:
         """Estimates ln(quantity / target) from bounds: see :meth:`bounds`.
 
-        Far from the target they are those that have decided, if they say how large it is.
+        Far from the target they are those that have decided, however wide.
         """
 
         def distance(bounds: Bounds) -> float:
@@ -347,10 +344,8 @@ class _Probe:
 
         if x in self.known:
             known = self.known[x][1]
-            vague = known.relative_gap > _VAGUE
-            if known.decides(self.target.most) and abs(distance(known)) > _FAR and not vague:
+            if known.decides(self.target.most) and abs(distance(known)) > _FAR:
                 return distance(known)
-            decided = decided and not vague
         return distance(self.bounds(x, rtol, decided=decided))
 
     def excess(self, x: float, enough: float) -> float:
@@ -440,8 +435,10 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
             # the target lies where the excess changes towards zero
             here, there = (probe.estimate(value, 0.1, decided=True) for value in (x, further))
             change = there - here
+            # the size of an upper bound alone says how it was proved: it may fall as delta grows
+            told = all(probe.known[value][1].lower > 0.0 for value in (x, further))
             # more than the excess can be off at a gap of 0.1 (two times 5 %)
-            if abs(change) > 0.25:
+            if told and abs(change) > 0.25:
                 nearer = (change < 0) != met
                 sides = (side,) if nearer else tuple(other for other in sides if other != side)
                 # to the secant's zero and a fifth further, to land beyond the root; the step stays
