@@ -12,6 +12,7 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reference.test_gaussian import gaussian_delta
 
 import tightbudget as tb
 from tightbudget.engine import methods
@@ -25,6 +26,7 @@ from tightbudget.engine.saddle_point import contour
 from tightbudget.engine.saddle_point.contour import Lines
 from tightbudget.engine.saddle_point.reading import DeltaOnLines
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
+from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.special import log_g_up
 from tightbudget.pairs.direction import Direction
@@ -271,6 +273,26 @@ def test_a_delta_below_all_that_is_answered_for_is_proved_at_once(noises: int) -
         assert DeltaOnLines(1e-9).hardly_any(one.track, 0.0) is None
         assert DeltaOnLines(math.inf).hardly_any(one.track, 0.0) is None
     assert engine.answer(DeltaAt(0.0656), 1e-4).reached
+
+
+@pytest.mark.parametrize("epsilon", [37.5, 38.0, 40.0, 60.0])
+def test_what_is_shown_to_be_hardly_any_is_above_the_exact_delta(epsilon: float) -> None:
+    """One run: a Gaussian's, and a sampled one's q delta(ln((e^eps - 1 + q) / q))."""
+    before, ctx.prec = ctx.prec, 400
+    q = arb(2.0**-20)
+    inner = ((arb(epsilon).exp() - 1 + q) / q).log()
+    for transform, exact in (
+        (NormalTransform(1.0), gaussian_delta(arb(1), epsilon)),
+        (MixedTransform(1.0, 2.0**-20, True), q * gaussian_delta(arb(1), inner)),
+    ):
+        engine = SaddlePoint.of([(transform, 1)])
+        assert engine is not None
+        found = engine.bounds(DeltaAt(epsilon), 1e-4)
+        if found is not None and found.upper <= FLOOR:
+            assert exact <= arb(found.upper)
+        else:
+            assert exact > arb(FLOOR) * arb(1e-20)
+    ctx.prec = before
 
 
 def test_plans_for_many_groups_are_made_by_few() -> None:

@@ -33,6 +33,7 @@ _SECANT = 0.2  # of an estimate of ln(quantity / target): its error, for secants
 # So far from the target, in |ln(quantity / target)|, what has decided is close enough for a secant:
 # a schedule of 1,000 noises at four times its noise took 140 s for close bounds of about 1e-66.
 _FAR = 10.0
+_WIDE = 0.5  # a relative gap of bounds that say little of how large the quantity is
 # Of the closest gap: an upper bound that is below the target by less is as good as at it
 _HARDLY = 0.1
 
@@ -435,11 +436,12 @@ def _bracket(probe: _Probe, between: tuple[float, float] | None) -> tuple[float,
             # the target lies where the excess changes towards zero
             here, there = (probe.estimate(value, 0.1, decided=True) for value in (x, further))
             change = there - here
-            # the size of an upper bound alone says how it was proved: it may fall as delta grows
-            told = all(probe.known[value][1].lower > 0.0 for value in (x, further))
+            nearer = (change < 0) != met
+            # wide bounds that have decided may fall as the quantity grows: not enough to give up
+            wide = any(probe.known[value][1].relative_gap > _WIDE for value in (x, further))
+            last = wide and not nearer and len(sides) == 1
             # more than the excess can be off at a gap of 0.1 (two times 5 %)
-            if told and abs(change) > 0.25:
-                nearer = (change < 0) != met
+            if abs(change) > 0.25 and not last:
                 sides = (side,) if nearer else tuple(other for other in sides if other != side)
                 # to the secant's zero and a fifth further, to land beyond the root; the step stays
                 # between factors e^0.4 and e^2, since far from the root the excess is not linear

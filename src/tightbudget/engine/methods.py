@@ -22,7 +22,7 @@ from tightbudget.engine.buckets.refine import FIRST_LENGTH, refine
 from tightbudget.engine.buckets.tilt import tilted_moments
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.levels.refine import by_levels
-from tightbudget.engine.question import EpsilonAt, Question
+from tightbudget.engine.question import DeltaAt, EpsilonAt, Question
 from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
@@ -322,6 +322,7 @@ class ByLines:
     def _worst(self, inquiry: Inquiry) -> Bounds | None:
         """Bounds for the worse direction, or None where lines prove none for some direction."""
         worst: Bounds | None = None
+        hardly = False  # whether some direction has a delta below all that is answered for
         cache, target = inquiry.cache, inquiry.target
         for i, engine in enumerate(self.directions):
             ask = engine.smoothed if self.smooth else engine.bounds
@@ -340,7 +341,11 @@ class ByLines:
                 found = ask(inquiry.question, inquiry.rtol, cache, i, target)
             if found is None:
                 return None
+            hardly = hardly or (isinstance(inquiry.question, DeltaAt) and found.upper <= FLOOR)
             worst = found if worst is None else Bounds.worst((worst, found))
+        # an upper bound alone of the other one says how it was proved, and little of its delta
+        if hardly and worst is not None and worst.lower == 0.0 and worst.upper > FLOOR:
+            return None
         return worst
 
 

@@ -27,8 +27,8 @@ from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.numerics.rounding import UNIT
 
 # The gap of each delta that is read: S moves by as much, as chords move it, and epsilon by that
-# over the slope of ln delta, which is 3 to 20. With 2e-3 six drawn questions took up to twice the
-# time, and no answer was closer. Affects width, never truth.
+# over the slope of ln delta, which is 3 to 20. With 2e-3 one of six drawn questions took nearly
+# twice the time, the others as much, and no answer was closer. Affects width, never truth.
 _GAP = 8e-3
 # ln delta falls by so much from one y to the next: chords are then a hundredth above a power of y.
 _FALL = 0.25

@@ -55,6 +55,9 @@ _COST_OF_ONE = 80_000
 # Times that delta is guessed anew without the losses that an earlier guess leaves out: two or three
 # as a rule.
 _TURNS = 5
+# Bounds of a larger gap, most of which is what was left out, are no answer: their size follows from
+# a guess.
+_VAGUE = 0.5
 _LEAST = -675.0  # ln of the P-mass that is left out: of a smaller one hardly any is a double
 # Nats by which each of four errors of a line is to be below the wanted gap. The gap of an epsilon
 # is that of delta, over the slope of the curve times epsilon, which is seldom below 1.
@@ -189,6 +192,8 @@ class SaddlePoint:
                 if bounds is not None and bounds.relative_gap <= rtol:
                     cache.remember_lines(direction, found)
                     return bounds
+                if plan.left_out and bounds is not None and bounds.relative_gap > _VAGUE:
+                    break
                 if bounds is not None and (best is None or bounds.width < best.width):
                     best = bounds
                 moved = asked.place_again(found, self.track)
