@@ -27,7 +27,7 @@ def phi(z: arb) -> arb:
     return (-z / arb(2).sqrt()).erfc() / 2
 
 
-def gaussian_delta(mu: arb, epsilon: float) -> arb:
+def gaussian_delta(mu: arb, epsilon: float | arb) -> arb:
     eps = arb(epsilon)
     return phi(mu / 2 - eps / mu) - eps.exp() * phi(-mu / 2 - eps / mu)
 
