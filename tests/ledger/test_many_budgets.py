@@ -262,6 +262,9 @@ def acts_on_many(postgres: Server, many: int = 1_200) -> tuple[list[str], int]:
         clicks = ledger.blocks("clicks", by=["page"], epsilon=9, delta=1e-3, rows_in=9)
         for number in range(12):
             ledger.reserve(f"small {number}", PRICES, ["data"]).void()
+        for table in ("budgets", "charges", "reservations", "events"):
+            # the server counts tables by itself, at its own times: the counts below shall stay
+            root.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
         for number, (count, counted) in enumerate(COUNTS.items()):
             root.execute(
                 "UPDATE pg_class SET reltuples = %s, relpages = %s WHERE relname IN"
