@@ -128,14 +128,14 @@ def test_no_tail_is_left_out_where_none_is_known() -> None:
 
 @pytest.mark.one_in(4)
 @grid
-@pytest.mark.parametrize("edge", [1.5, 4.0])
-def test_lines_of_both_parts_are_within_their_errors(c: float, edge: float) -> None:
+@pytest.mark.parametrize(("edge", "width"), [(1.5, 0.25), (4.0, 0.25), (3.0, 0.125)])
+def test_lines_of_both_parts_are_within_their_errors(c: float, edge: float, width: float) -> None:
     for transform in sample(5):
         if not peak_is_inside(transform, c):
             continue
         t, step = heights(transform, c)[::2], exact(transform)
         found = []
-        for part in transform.split(edge):
+        for part in transform.split(edge, width):
             line = part.line(c, t, TOLERANCE)
             found.append(line)
             for i, height in enumerate(t.tolist()):
@@ -158,13 +158,15 @@ def test_sampling_almost_always_keeps_its_digits(m: float, q: float, c: float) -
 
 @pytest.mark.one_in(3)
 @grid
-@pytest.mark.parametrize("edge", [None, 3.0])
-def test_upper_is_above_and_close_and_rough_is_close(c: float, edge: float | None) -> None:
+@pytest.mark.parametrize(("edge", "width"), [(None, 0.25), (3.0, 0.25), (3.0, 0.125)])
+def test_upper_is_above_and_close_and_rough_is_close(
+    c: float, edge: float | None, width: float
+) -> None:
     for transform in sample(8):
         if not peak_is_inside(transform, c):
             continue
         step = exact(transform)
-        for part in (transform,) if edge is None else transform.split(edge):
+        for part in (transform,) if edge is None else transform.split(edge, width):
             moment = step.moment(acb(c), part_of(part), less=part.part == "").real
             truth = moment.log1p() if part.part == "" else moment.log()
             upper, size = part.upper(c), 1.0 + abs(float(truth))
@@ -177,15 +179,31 @@ def test_upper_is_above_and_close_and_rough_is_close(c: float, edge: float | Non
             assert rise == pytest.approx(rough.slope[0], rel=2e-2, abs=1e-10 / c)
 
 
+@pytest.mark.parametrize("edge", [None, 3.0, 26.0])
+def test_a_plan_of_many_c_tells_each_as_a_plan_of_it_alone(edge: float | None) -> None:
+    for m, q in ((0.0926, 0.00136), (0.5, 1e-6), (2.0, 1e-9)):
+        whole = MixedTransform(m, q, True)
+        for one in (whole,) if edge is None else whole.split(edge, 0.125):
+            c = np.geomspace(1e-3 / m, one.farthest, 28)
+            together = one.rough(c)
+            for i in range(0, c.size, 3):
+                alone = one.rough(c[i : i + 1])
+                for many, found in zip(together, alone, strict=True):
+                    seen = np.isfinite(found[0]) and np.isfinite(many[i])
+                    assert not seen or many[i] == pytest.approx(found[0], rel=1e-6, abs=1e-9)
+
+
 @pytest.mark.one_in(4)
 @grid
-@pytest.mark.parametrize("edge", [None, 3.0])
-def test_nothing_beyond_a_height_is_above_its_bound(c: float, edge: float | None) -> None:
+@pytest.mark.parametrize(("edge", "width"), [(None, 0.25), (3.0, 0.25), (3.0, 0.125)])
+def test_nothing_beyond_a_height_is_above_its_bound(
+    c: float, edge: float | None, width: float
+) -> None:
     for transform in sample(6 if edge is None else 3):
         if not peak_is_inside(transform, c):
             continue
         step, height = exact(transform), float(heights(transform, c)[-1])
-        for part in (transform,) if edge is None else transform.split(edge):
+        for part in (transform,) if edge is None else transform.split(edge, width):
             _, shifts = part.shifts(c, np.array([height]))
             truths = [
                 abs(step.moment(acb(c, factor * height), part_of(part)))

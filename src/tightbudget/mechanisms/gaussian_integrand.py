@@ -46,6 +46,7 @@ MOST_NESTED = 8
 # nodes of a rule, 0.4 MB an array: where a line needs more, it says nothing and the buckets answer
 MOST_NODES = 50_000
 
+_LOOKS = 40  # at the slope of ln R, for a peak; each takes a microsecond
 _STEP_BITS = 12  # of the trapezoidal step: i h is a double for |i| < 2^41
 _FAR = 600.0  # y beyond which q e^y may overflow; (1 - q) / (q e^y) < 1e-245 there
 _DENSITY_0 = 1.0 / math.sqrt(2.0 * math.pi)  # within 3 units of 2^-53
@@ -178,8 +179,21 @@ class Integrand:
         return at.loss if self.remove else -at.loss
 
     def farthest_peak(self, power: float) -> float:
-        """About the largest x at which phi R^power may have a peak."""
-        peak = max(0.0, power) * self.m
+        """An x beyond which phi R^power has no peak, by d ln R / dx <= m."""
+        return self._peak(power, 1.0)
+
+    def last_peak(self, power: float) -> float:
+        """About the largest x at which phi R^power has a peak, or nearly one: for planning."""
+        peak = self._peak(power, 1.0)
+        for _ in range(_LOOKS):
+            before, peak = peak, self._peak(power, self.rise(peak))
+            if before - peak < 0.5:
+                return before
+        return peak
+
+    def _peak(self, power: float, pull: float) -> float:
+        """The x at which phi R^power has a peak if d ln R / dx is ``pull`` times m."""
+        peak = max(0.0, power) * self.m * pull
         if self.part == "bulk":  # beyond the edge the weight falls like a normal density
             inside = self.width**2 / (1.0 + self.width**2)
             peak = min(peak, self.edge) + max(0.0, peak - self.edge) * inside

@@ -49,11 +49,16 @@ class DeltaOnLines:
         if not math.isfinite(self.epsilon):
             return None
         # Chernoff: delta <= M(c) e^(-c eps) g(c); a small c is as good as any that shows enough
-        about = track.term.rough(track.c).value + log_g(track.c) - track.c * self.epsilon
+        places = track.c
+        if self.epsilon > max(0.0, track.epsilon[-1]):  # it may be beyond the largest sum of losses
+            more = -_HARDLY / self.epsilon * 2.0 ** np.arange(4.0)
+            places = np.sort(np.append(places, more[more < track.term.farthest]))
+        with np.errstate(all="ignore"):  # what overflows shows nothing
+            about = track.term.rough(places).value + log_g(places) - places * self.epsilon
         enough = np.flatnonzero(about < _HARDLY)
         if not enough.size:
             return None
-        c = float(track.c[enough[0]])
+        c = float(places[enough[0]])
         log = add_up(track.term.upper(c), log_g_up(c), -mul_down(c, self.epsilon))
         upper = add_up(left_out, exp_up(log)) if log < 0.0 else math.inf  # guard: hardly-left-out
         return Bounds(0.0, upper) if upper <= FLOOR else None
