@@ -100,11 +100,12 @@ def test_a_line_of_m_is_within_its_error(c: float) -> None:
 
 
 @pytest.mark.one_in(4)
+@pytest.mark.parametrize("c", [0.1, 1e4, 1e9])
 @pytest.mark.parametrize("log_mass", [-3.0, -20.0, -90.0, -640.0])
-def test_what_is_left_out_is_a_tail_of_this_mass(log_mass: float) -> None:
+def test_what_is_left_out_is_a_tail_of_this_mass(log_mass: float, c: float) -> None:
     cut = 0
     for transform in sample(12):
-        without, left_out = transform.without_tail(log_mass)
+        without, left_out = transform.without_tail(log_mass, c)
         if without is transform:
             assert left_out == 0.0
             assert not transform.remove
@@ -123,7 +124,7 @@ def test_what_is_left_out_is_a_tail_of_this_mass(log_mass: float) -> None:
 def test_no_tail_is_left_out_where_none_is_known() -> None:
     bulk, rare = MixedTransform(1.0, 0.25, True).split(2.0)
     for transform in (NormalTransform(1.0), MixedTransform(1.0, 0.25, False), bulk, rare):
-        assert transform.without_tail(-20.0) == (transform, 0.0)
+        assert transform.without_tail(-20.0, 1.0) == (transform, 0.0)
 
 
 @pytest.mark.one_in(4)

@@ -170,6 +170,11 @@ class Integrand:
     # not compared: equal integrands have equal values, with a margin for MOST_NESTED roundings
     nested: int = field(default=1, compare=False, kw_only=True)
 
+    @property
+    def strip(self) -> float:
+        """The widest strip |Im x| that is worth a look: a smooth step grows by e^(a^2 / 2w^2)."""
+        return min(math.pi / self.m, 16.0 * self.width if self.part else 12.0)
+
     def power(self, c: float) -> float:
         """The exponent z for which P e^(c L) = phi R^z."""
         return 1.0 + c if self.remove else -c
@@ -179,25 +184,25 @@ class Integrand:
         return at.loss if self.remove else -at.loss
 
     def farthest_peak(self, power: float) -> float:
-        """An x beyond which phi R^power has no peak, by d ln R / dx <= m."""
-        return self._peak(power, 1.0)
+        """About the largest x at which phi R^power may have a peak.
 
-    def last_peak(self, power: float) -> float:
-        """About the largest x at which phi R^power has a peak, or nearly one: for planning."""
-        peak = self._peak(power, 1.0)
-        for _ in range(_LOOKS):
-            before, peak = peak, self._peak(power, self.rise(peak))
-            if before - peak < 0.5:
-                return before
-        return peak
-
-    def _peak(self, power: float, pull: float) -> float:
-        """The x at which phi R^power has a peak if d ln R / dx is ``pull`` times m."""
-        peak = max(0.0, power) * self.m * pull
-        if self.part == "bulk":  # beyond the edge the weight falls like a normal density
-            inside = self.width**2 / (1.0 + self.width**2)
-            peak = min(peak, self.edge) + max(0.0, peak - self.edge) * inside
+        Beyond a bulk's edge d ln R / dx may be far below m: what it is there decides.
+        """
+        peak = max(0.0, power) * self.m
+        if self.part == "bulk" and peak > self.edge:
+            peak = self._beyond_edge(peak)
         return max(peak, self.m, self.edge if self.part == "rare" else 0.0)
+
+    def _beyond_edge(self, steepest: float) -> float:
+        # beyond the edge the weight falls like a normal density
+        inside = self.width**2 / (1.0 + self.width**2)
+        peak = self.edge + (steepest - self.edge) * inside
+        for _ in range(_LOOKS):
+            before, peak = peak, self.edge
+            peak += max(0.0, steepest * self.rise(before) - self.edge) * inside
+            if before - peak < 0.5:
+                break
+        return before
 
     def nearest_peak(self, power: float) -> float:
         """About the least x at which phi R^power may have a peak: there x = power m q e^y / R."""

@@ -56,10 +56,9 @@ _LARGE_M = 8.0
 # nine units of 2^-53: 1 - q keeps one digit of it
 _LEAST_Q = 1e-15
 _EDGES = 16.0  # smooth steps are at multiples of 1 over this
-# The smooth step that leaves losses out: beyond a wider one those that are left over may still make
-# M. 33 runs with q = 0.00136 and delta 1e-144 took 12 s on grids, since half as steep a step made
-# no line. A step of 1/16 made some plans twice as slow and helped few.
-_STEEP = 0.125
+# The widths of the smooth step that leaves losses out: a narrow one takes more nodes, and beyond a
+# wide one those that are left over may still make M. 53,700 runs with q = 1e-8 need 1/64.
+_STEPS = tuple(2.0**-i for i in range(3, 9))
 _NO_TAIL = 40.0  # standard deviations: the mass beyond is below 1e-300
 
 
@@ -159,20 +158,26 @@ class MixedTransform(Integrand, Transform):
         # one standard deviation below it, so that the bulk is free of rare losses at larger c, too
         return None if valley is None else self.split(valley - 1.0)
 
-    def without_tail(self, log_mass: float) -> tuple[MixedTransform, float]:
+    def without_tail(self, log_mass: float, c: float) -> tuple[MixedTransform, float]:
         # the losses of an added record have an end
         if self.part or not self.remove:
             return self, 0.0
+        for width in _STEPS:
+            bulk = self._without(log_mass, width)
+            if plan.ends_at_edge(bulk, c):
+                break
+        return bulk, bulk.mass_left_out()
+
+    def _without(self, log_mass: float, width: float) -> MixedTransform:
         # the mass beyond m + _NO_TAIL is no double
         low, high = 0, math.ceil(_EDGES * (self.m + _NO_TAIL))
         while high - low > 1:
             middle = (low + high) // 2
-            if math.log(self.split(middle / _EDGES, _STEEP)[0].mass_left_out()) > log_mass:
+            if math.log(self.split(middle / _EDGES, width)[0].mass_left_out()) > log_mass:
                 low = middle
             else:
                 high = middle
-        bulk, _ = self.split(high / _EDGES, _STEEP)
-        return bulk, bulk.mass_left_out()
+        return self.split(high / _EDGES, width)[0]
 
     def mass_left_out(self) -> float:
         """An upper bound of the P-mass that a bulk leaves out, above 0."""
@@ -306,7 +311,7 @@ class MixedTransform(Integrand, Transform):
         if rule.last - rule.first > MOST_NODES:
             return math.inf
         at = plan.planned_nodes(self, rule)
-        widths = np.linspace(0.05, 0.95, 9) * min(math.pi / self.m, 12.0)
+        widths = np.linspace(0.05, 0.95, 9) * self.strip
         moved = bounds.log_moved(self, c, 0.0, widths, bounds.GOAL)
         spare = 2.0 * math.pi * widths / rule.h - moved
         best = int(np.argmax(spare))

@@ -11,10 +11,11 @@ docs/explanation/rounding.md says under that name.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.gaussian_integrand import MOST_NODES, Integrand, Nodes, Rule
+from tightbudget.mechanisms.gaussian_integrand import MOST_NODES, Integrand, Nodes, Rotated, Rule
 from tightbudget.numerics.rounding import (
     LOG,
     UNIT,
@@ -34,6 +35,11 @@ _LOG_DENSITY_0 = math.log(1.0 / math.sqrt(2.0 * math.pi))
 # a fall per unit of x below which nothing is said about the nodes left out: the geometric series
 # of their bound would have more than a hundred terms for each unit of x
 _SLOWEST = 0.01
+# Beyond a bulk's edge: a fall per unit of x, over power m, that needs no cells; and how many times
+# as far from the edge the next cell begins. Any values are sound.
+_STEEP, _WIDER = 0.2, 1.1
+_TURNED = 1.0  # growth by the argument of R, nats, that needs no cells
+_AXIS = np.zeros(1)
 
 
 def log_growth(integrand: Integrand, power: float, a: FloatArray) -> FloatArray:
@@ -52,43 +58,129 @@ def log_moved(
 
     It holds for all s with Re s = c and |Im s| <= t. The x axis is cut into bins between the
     ends of a rule for e^-goal, and each bin takes the largest value of each factor:
-    |phi(x + ia)| = phi(x) e^(a^2/2), |R(x + ia)| between R(x) cos(m a / 2) and R(x),
-    |erfc(u + iv)| <= e^(v^2) erfc(u), and arg R(x + ia) <= m a rises with x.
+    |phi(x + ia)| = phi(x) e^(a^2/2), |R(x + ia)| between R(x) cos(m a / 2) and R(x), which rises
+    with x where m a <= pi / 2, |erfc(u + iv)| <= e^(v^2) erfc(u), and arg R(x + ia) <= m a, which
+    rises with x.
     """
     m, power = integrand.m, integrand.power(c)
     reach = math.sqrt(2.0 * goal) + 1.0
     start, end = integrand.nearest_peak(power) - reach, integrand.farthest_peak(power) + reach
-    n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m) * (end - start)))
+    n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m)) * (end - start))
     x = np.linspace(start, end, n + 1)
     log_r = integrand.about_log_r(x)
     nearest = np.where(x[1:] < 0, x[1:], np.maximum(x[:-1], 0.0))
-    log = np.maximum(power * log_r[1:], power * log_r[:-1]) - 0.5 * nearest**2
-    last = power * float(log_r[-1]) - 0.5 * end**2
-    rate = end - max(power, 0.0) * m
+    log, last = -0.5 * nearest**2, power * float(log_r[-1]) - 0.5 * end**2
     if integrand.part:  # P(N > u) <= e^(-u^2/2) for u >= 0
         u = (x - integrand.edge) / integrand.width
         log = log - 0.5 * np.maximum(u[:-1] if integrand.part == "bulk" else -u[1:], 0.0) ** 2
     if integrand.part == "bulk":
-        beyond = max(0.0, (end - integrand.edge) / integrand.width)
-        rate += beyond / integrand.width
-        last -= 0.5 * beyond**2
+        last -= 0.5 * max(0.0, (end - integrand.edge) / integrand.width) ** 2
     turned = integrand.rotated(x, widths)
     angle = t * np.arctan2(turned.side, turned.real)
+    log = log + power * _least_log_r(integrand, log_r, turned, widths) if power < 0.0 else (
+        log + power * log_r[1:]
+    )
     with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
         total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end - start) / n)
-    # beyond the bins: phi R^power falls by the rate there, at least
-    if not rate > 0:
+    after = _after(integrand, power, end, t, widths)
+    if not after.rate > 0:
         return np.full_like(widths, math.inf)
-    # and to the left: d ln R / dx = m q e^y / R rises with x
+    # and to the left, where R falls: d ln R / dx = m q e^y / R rises with x
     slower = -start - max(0.0, -power) * m * integrand.rise(start)
     if not slower > 0:
         return np.full_like(widths, math.inf)
-    first = power * float(log_r[0]) - 0.5 * start**2
+    first = power * float(log_r[0]) + min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
+    first = first - math.log(slower)
+    if power < 0.0:  # ... and |R| is above its limit, too, where m a <= pi / 2
+        limit = float(integrand.about_log_r(np.array([-1e9 / m]))[0])
+        least = power * limit - math.log(-start)
+        first = np.where(m * widths <= 0.5 * math.pi, np.minimum(first, least), first)
+    first = first - 0.5 * start**2
     with np.errstate(over="ignore"):
-        total += np.exp(last + t * m * widths) / rate + np.exp(first + angle[:, 0]) / slower
-    shrink = min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
+        total += np.exp(last + after.log_integral())
+        total += np.exp(first + angle[:, 0])
     smooth = 0.5 * (widths / integrand.width) ** 2 if integrand.part else 0.0
-    return np.asarray(np.log(outwards(total)) + 0.5 * widths**2 + shrink + smooth + _LOG_DENSITY_0)
+    return np.asarray(np.log(outwards(total)) + 0.5 * widths**2 + smooth + _LOG_DENSITY_0)
+
+
+def _least_log_r(
+    integrand: Integrand, log_r: FloatArray, turned: Rotated, widths: FloatArray
+) -> FloatArray:
+    """A lower bound of ln |R(x + ia)| in each cell between points, for each width a."""
+    rises = (integrand.m * widths <= 0.5 * math.pi)[:, None]
+    modulus = 0.5 * np.log(turned.real**2 + turned.side**2) + turned.scale
+    lower = log_r + np.log(np.cos(0.5 * integrand.m * widths))[:, None]
+    return np.asarray(np.where(rises, modulus, lower)[:, :-1])
+
+
+@dataclass(frozen=True)
+class _After:
+    """What |w phi R^s| is beyond a point, over w phi R^power there, on some lines Im x = width.
+
+    Attributes:
+        lengths: (k,) of cells that follow each other.
+        logs: (n, k) ln of an upper bound in each of them, for each width.
+        rest: (n,) ln of an upper bound where the cells end.
+        rate: how fast it falls from there on, at least.
+    """
+
+    lengths: FloatArray
+    logs: FloatArray
+    rest: FloatArray
+    rate: float
+
+    def log_integral(self) -> FloatArray:
+        """Returns ln of an upper bound of the integral, for each width."""
+        rest = self.rest - math.log(self.rate)
+        ends = np.column_stack([self.logs + np.log(self.lengths), rest])
+        return np.asarray(np.logaddexp.reduce(ends, axis=1) + 1e-12)
+
+    def nodes(self, h: float) -> float:
+        """Returns an upper bound of the sum over all nodes of a rule, h apart, on the first line.
+
+        Args:
+            h: nodes per unit of x are one over it.
+        """
+        many = np.append(self.lengths / h + 1.0, 1.0 / math.expm1(min(h * self.rate, 700.0)))
+        with np.errstate(over="ignore"):
+            return float(outwards(many @ np.exp(np.append(self.logs[0], self.rest[0]))))
+
+
+def _after(
+    integrand: Integrand, power: float, start: float, t: float = 0.0, widths: FloatArray = _AXIS
+) -> _After:
+    """Bounds |w phi R^s| beyond ``start``, for Re s = power and |Im s| <= t.
+
+    R^power grows by e^(power m) per unit of x at most, phi falls by e^-x, and beyond its edge a
+    bulk's w by e^-((x - edge) / width^2): as a ratio of two normal tails, Phi(-v) / Phi(-u) is at
+    most e^((u^2 - v^2) / 2) for 0 <= u <= v. Where that is not enough there are cells up to where
+    it is: R and its argument rise, and the others fall. What the moduli of phi and w grow by on a
+    line Im x = width is not counted.
+    """
+    m, turned = integrand.m, t * integrand.m * widths
+    steepest = max(0.0, power) * m
+    bulk = integrand.part == "bulk" and start > integrand.edge
+    origin, width = (integrand.edge, integrand.width) if bulk else (0.0, math.inf)
+    rate = start + (start - origin) / width**2 - steepest
+    turned = turned + min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
+    turn = float(np.max(turned))
+    if power > 0.0 and not bulk or rate > _STEEP * steepest and turn <= _TURNED:
+        return _After(np.zeros(0), np.zeros((widths.size, 0)), turned, rate)
+    begin = max(start - origin, min(width, 1.0))
+    far = (1.0 + _STEEP) * ((max(power, 0.0) + t) * m * width**2 if bulk else math.sqrt(2.0 * turn))
+    k = max(1, math.ceil(math.log(max(far / begin, _WIDER)) / math.log(_WIDER)))
+    x = np.append(start - origin, begin * _WIDER ** np.arange(1.0, k + 1.0)) + origin
+    log_r, lines = integrand.about_log_r(x), integrand.rotated(x, widths)
+    log_r = log_r[1:] if power > 0.0 else _least_log_r(integrand, log_r, lines, widths)
+    rise = power * (log_r - integrand.about_log_r(x[:1]))
+    fall = 0.5 * (x - start) * ((x + start) + (x + start - 2.0 * origin) / width**2)
+    # logarithms within a relative 1e-9, and sums
+    off = 1e-9 * np.abs(rise) + abs(power) * 1e-15 + 1e-12 * fall[1:]
+    angles = t * np.arctan2(lines.side, lines.real)[:, 1:]
+    logs = rise - fall[:-1] + off + angles * (1.0 + 1e-9)
+    end = float(x[-1])
+    rest = np.broadcast_to(rise + off - fall[1:], logs.shape)[:, -1] + turned
+    return _After(np.diff(x), logs, rest, end + (end - origin) / width**2 - steepest)
 
 
 def cut(
@@ -100,17 +192,15 @@ def cut(
     and P and P e^-L are phi and phi R.
     """
     power, last, first = integrand.power(c), float(at.x[-1]), -float(at.x[0])
-    # right: R^power and R grow by e^(max(power, 1) m h) per node at most, phi falls by
-    # e^(-x h), and Phi(-u) by e^(-u h / width) for u > 0; the share of the rare part, at
+    # right: neither R^power nor R grows faster than R^max(power, 1); the share of the rare part, at
     # least 1/2 here, grows to 1
-    rate = last - max(power, 1.0) * integrand.m
-    if integrand.part == "bulk":
-        rate += max(0.0, (last - integrand.edge) / integrand.width**2)
+    after = _after(integrand, max(power, 1.0), last)
     rare = integrand.part == "rare"  # and the integrand is w P e^(s L) alone
     also = np.zeros_like(s) if rare else 1.0 + s
     right = also * float(at.weight[-1] + at.inverse[-1])
     right = right + float(wa[-1]) * (2.0 if rare else 1.0)
-    right = right / math.expm1(min(rule.h * rate, 700.0)) if rate > _SLOWEST else s + np.inf
+    many = after.nodes(rule.h) if after.rate > _SLOWEST else math.inf
+    right = right * many if many < math.inf else s + np.inf
     # left: R <= 1, and R^power grows by m q e^y / R per step, which falls; w is at least 1/2
     # and grows to 1 (rare: it falls)
     rate = first - max(0.0, -power) * integrand.m * outwards(integrand.rise(-first))
@@ -164,7 +254,7 @@ def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
     power = integrand.power(c)
     # up to pi / 2 m, arg R(x + i (b + a)) >= arg R(x + i (b - a)): e^(-t arg R) stays below 1
     strips = np.linspace(0.05, 0.97, 24)
-    strips *= min(0.5 * math.pi / integrand.m, math.pi / integrand.m - shift, 6.0)
+    strips *= min(0.5 * math.pi / integrand.m, math.pi / integrand.m - shift, 0.5 * integrand.strip)
     growth = log_growth(integrand, power, shift + strips) + 0.5 * strips**2
     if integrand.part == "bulk":
         growth = growth + ((shift + strips) / integrand.width) ** 2 + 3.0

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from tightbudget.mechanisms.gaussian_integrand import Integrand, Nodes, Rule
-from tightbudget.mechanisms.gaussian_transform_bounds import log_moved, moved
+from tightbudget.mechanisms.gaussian_transform_bounds import log_growth, log_moved, moved
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.pairs.transform import Rough
 
@@ -23,6 +22,7 @@ _FARTHEST = 1000.0
 # Where the largest of many c takes more nodes than _LONG, _TOGETHER neighbours share a rule: of 28
 # c up to 3,000 times the least, all but seven take an eighth of the nodes or fewer.
 _LONG, _TOGETHER = 2_000, 7
+_BEYOND = 3.0  # widths of a smooth step: what is larger there is not the step's own
 
 
 def farthest(integrand: Integrand) -> float:
@@ -46,9 +46,19 @@ def valley(integrand: Integrand, c: float) -> float | None:
     return float(x[int(falls[-1]) + 1]) if falls.size else None
 
 
+def ends_at_edge(bulk: Integrand, c: float) -> bool:
+    """Whether w phi R^(1 + c) is nowhere beyond a bulk's edge larger than at the edge, about."""
+    power = bulk.power(c)
+    last = max(8.0, 1.5 * power * bulk.m * bulk.width)
+    u = np.append(0.0, np.geomspace(_BEYOND, last, 64))
+    x = bulk.edge + bulk.width * u
+    log = power * bulk.about_log_r(x) - 0.5 * x * x - 0.5 * u * u
+    return bool(np.all(log[1:] <= log[0]))
+
+
 def rough(integrand: Integrand, c: FloatArray) -> Rough:
     """ln M and its derivatives at each of the ascending c > 0."""
-    rule = _planning(integrand, float(np.max(c)), integrand.last_peak)
+    rule = rough_rule(integrand, float(np.max(c)))
     if rule.last - rule.first > _LONG and c.size > _TOGETHER:
         # smaller c need fewer nodes
         parts = [rough(integrand, c[i : i + _TOGETHER]) for i in range(0, c.size, _TOGETHER)]
@@ -93,20 +103,17 @@ def shifts(integrand: Integrand, c: float, t: FloatArray) -> tuple[FloatArray, F
 
 
 def rough_nodes(integrand: Integrand, c: float) -> Nodes:
-    """The ingredients at the nodes of a rule that tells M(c) to some digits."""
-    return planned_nodes(integrand, _planning(integrand, c, integrand.last_peak))
+    """The ingredients at the nodes of :func:`rough_rule`."""
+    return planned_nodes(integrand, rough_rule(integrand, c))
 
 
 def rough_rule(integrand: Integrand, c: float) -> Rule:
-    """A rule that tells M(c) to some digits, beyond which nothing grows; near c share one."""
-    return _planning(integrand, c, integrand.farthest_peak)
-
-
-def _planning(integrand: Integrand, c: float, peak: Callable[[float], float]) -> Rule:
-    # a step with few bits, so that every node is a double
-    finest = min(0.3, 0.8 / integrand.m, 0.5 * integrand.width if integrand.part else 1.0)
+    """A rule that tells M(c) to some digits; c of the same order share one rule."""
+    # a step with few bits, so that every node is a double; few digits need no nodes in a narrow step
+    smooth = max(0.125, 0.5 * integrand.width) if integrand.part else 1.0
+    finest = min(0.3, 0.8 / integrand.m, smooth)
     h = 2.0 ** math.floor(math.log2(finest))
-    last = 16 * math.ceil((peak(integrand.power(c)) + 9.0) / (16 * h))
+    last = 16 * math.ceil((integrand.farthest_peak(integrand.power(c)) + 9.0) / (16 * h))
     first = 16 * math.floor((integrand.nearest_peak(integrand.power(c)) - 9.0) / (16 * h))
     return Rule(h, first, last, 0.0)
 
@@ -114,14 +121,17 @@ def _planning(integrand: Integrand, c: float, peak: Callable[[float], float]) ->
 def rule_for(integrand: Integrand, c: float, t: float, tolerance: float) -> Rule:
     """The rule with about the fewest nodes for an error of about tolerance, relative to M(c)."""
     goal = math.log(8.0 / tolerance) + 4.0
-    widths = np.array([0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97]) * min(
-        math.pi / integrand.m, 12.0
-    )
+    widths = np.array([0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97]) * integrand.strip
     logs = log_moved(integrand, c, t, widths, goal)
-    needed = np.nan_to_num(logs - _log_size(integrand, c) + goal, nan=np.inf)
+    sizes = logs - _log_size(integrand, c)
+    if integrand.part != "rare":  # s times e^-L - 1 is taken by the same rule
+        still = log_growth(integrand, 1.0, widths) + math.log(2.0 * (1.0 + abs(c) + t))
+        sizes = np.maximum(sizes, still)
+    needed = np.nan_to_num(sizes + goal, nan=np.inf)
     best = int(np.argmax(widths / needed))
     h = 2.0 * math.pi * max(float(widths[best] / needed[best]), 1e-6)
-    rule = integrand.rule(integrand.power(c), goal, h, float(widths[best]))
+    reach = goal if integrand.part == "rare" else goal + math.log1p(abs(c) + t)
+    rule = integrand.rule(integrand.power(c), reach, h, float(widths[best]))
     return rule._replace(log_moved=float(logs[best]))
 
 

@@ -88,11 +88,15 @@ class Transform(Protocol):
         """
         return None
 
-    def without_tail(self, log_mass: float) -> tuple[Transform, float]:
+    def without_tail(self, log_mass: float, c: float) -> tuple[Transform, float]:
         """The transform of all outputs but some with the largest losses, and how much these are.
 
         Guarantee: the number that is returned is an upper bound of the P-mass left out. It is about
         e^log_mass or less, and 0 where no such transform is known or needed.
+
+        Args:
+            log_mass: ln of how much may be left out.
+            c: up to which M(c) is to owe nothing to losses beyond those that stay.
         """
         return self, 0.0
 

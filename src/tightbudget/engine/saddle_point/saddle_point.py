@@ -52,9 +52,9 @@ _MOST_RUNS = 2**53
 # steps.
 _CHEAP_OF_ONE = 4_000
 _COST_OF_ONE = 80_000
-# Times that delta is guessed anew without the losses that an earlier guess leaves out: two or three
-# as a rule.
-_TURNS = 5
+# Times that delta, and the saddle point, are guessed anew without the losses that an earlier guess
+# leaves out; and how much farther than an earlier saddle point the next may lie.
+_TURNS, _FARTHER = 8, 4.0
 # Bounds of a larger gap, most of which is what was left out, are no answer: their size follows from
 # a guess.
 _VAGUE = 0.5
@@ -272,16 +272,20 @@ class SaddlePoint:
         delta is made. None where no losses are left out, or the rest has no saddle points.
         """
         few = Term(self.term.outline)
-        log_delta = asked.log_delta(self.track)
+        log_delta, c = asked.log_delta(self.track), _c_at(asked, self.track)
         for _ in range(_TURNS):
-            bulk, left_out = _without_tail(few, log_delta - _goal(rtol))
+            bulk, left_out = _without_tail(few, log_delta - _goal(rtol), c)
             track = Track.whole(bulk)
             if track is None or left_out == 0.0:
                 return None
-            before, log_delta = log_delta, asked.log_delta(track)
-            if log_delta > before - 1.0:
+            before, log_delta, at = log_delta, asked.log_delta(track), _c_at(asked, track)
+            if log_delta > before - 1.0 and at < c:
                 break
-        bulk, left_out = _without_tail(self.term, log_delta - _goal(rtol))
+            c = max(c, _FARTHER * at)
+        # the sides of c, which prove the aliasing of its line to be small, are some way from it
+        bend = float(track.term.rough(np.array([at])).curvature[0])
+        aside = math.sqrt(2.0 * _goal(rtol) / bend) if bend > 0.0 else at
+        bulk, left_out = _without_tail(self.term, log_delta - _goal(rtol), at + aside)
         track = Track.whole(bulk)
         most = COST + _COST_OF_ONE * len(self.term.groups)
         return None if track is None else _Placing((track,), most, _goal(rtol), left_out)
@@ -314,14 +318,25 @@ class SaddlePoint:
         return ()
 
 
-def _without_tail(term: Term, log_mass: float) -> tuple[Term, float]:
+def _c_at(asked: OnLines, track: Track) -> float:
+    """About the saddle point of the answer."""
+    epsilon = asked.place((track,))
+    return track.near(epsilon).c_at(epsilon)
+
+
+def _without_tail(term: Term, log_mass: float, c: float) -> tuple[Term, float]:
     """Leaves out the largest losses of each run, of a P-mass of e^log_mass in all, about.
+
+    Args:
+        term: of all outputs.
+        log_mass: ln of the P-mass.
+        c: up to which the transform is to owe nothing to what is beyond.
 
     Returns:
         The term of all other outputs, and the P-mass that is left out, at most.
     """
     least = max(_LEAST, log_mass) - math.log(sum(group.count for group in term.groups))
-    found = [(group.transform.without_tail(least), group.count) for group in term.groups]
+    found = [(group.transform.without_tail(least, c), group.count) for group in term.groups]
     lost = [mul_up(mass, double_up(Fraction(count))) for (_, mass), count in found if mass]
     bulk = Term(tuple(Group(one, count) for (one, _), count in found))
     return bulk, add_up(*lost) if lost else 0.0
