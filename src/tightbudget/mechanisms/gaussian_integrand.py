@@ -47,6 +47,7 @@ MOST_NESTED = 8
 MOST_NODES = 50_000
 
 _LOOKS = 40  # at the slope of ln R, for a peak; each takes a microsecond
+_BEYOND = 3.0  # widths of a smooth step: what is larger there is not the step's own
 _STEP_BITS = 12  # of the trapezoidal step: i h is a double for |i| < 2^41
 _FAR = 600.0  # y beyond which q e^y may overflow; (1 - q) / (q e^y) < 1e-245 there
 _DENSITY_0 = 1.0 / math.sqrt(2.0 * math.pi)  # within 3 units of 2^-53
@@ -190,8 +191,16 @@ class Integrand:
         """
         peak = max(0.0, power) * self.m
         if self.part == "bulk" and peak > self.edge:
-            peak = self._beyond_edge(peak)
+            peak = self.edge if self.ends_at_edge(power) else self._beyond_edge(peak)
         return max(peak, self.m, self.edge if self.part == "rare" else 0.0)
+
+    def ends_at_edge(self, power: float) -> bool:
+        """Whether w phi R^power is nowhere beyond a bulk's edge larger than at the edge, about."""
+        last = max(2.0 * _BEYOND, 1.5 * power * self.m * self.width)
+        u = np.append(0.0, np.geomspace(_BEYOND, last, 64))
+        x = self.edge + self.width * u
+        log = power * self.about_log_r(x) - 0.5 * x * x - 0.5 * u * u
+        return bool(np.all(log[1:] <= log[0]))
 
     def _beyond_edge(self, steepest: float) -> float:
         # beyond the edge the weight falls like a normal density

@@ -164,7 +164,7 @@ class MixedTransform(Integrand, Transform):
             return self, 0.0
         for width in _STEPS:
             bulk = self._without(log_mass, width)
-            if plan.ends_at_edge(bulk, c):
+            if bulk.ends_at_edge(bulk.power(c)):
                 break
         return bulk, bulk.mass_left_out()
 

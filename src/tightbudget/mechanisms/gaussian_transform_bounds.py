@@ -37,7 +37,7 @@ _LOG_DENSITY_0 = math.log(1.0 / math.sqrt(2.0 * math.pi))
 _SLOWEST = 0.01
 # Beyond a bulk's edge: a fall per unit of x, over power m, that needs no cells; and how many times
 # as far from the edge the next cell begins. Any values are sound.
-_STEEP, _WIDER = 0.2, 1.1
+_STEEP, _WIDER = 0.2, 1.02
 _TURNED = 1.0  # growth by the argument of R, nats, that needs no cells
 _AXIS = np.zeros(1)
 
@@ -135,15 +135,15 @@ class _After:
         ends = np.column_stack([self.logs + np.log(self.lengths), rest])
         return np.asarray(np.logaddexp.reduce(ends, axis=1) + 1e-12)
 
-    def nodes(self, h: float) -> float:
-        """Returns an upper bound of the sum over all nodes of a rule, h apart, on the first line.
+    def log_nodes(self, h: float) -> float:
+        """Returns ln of an upper bound of the sum over all nodes of a rule, on the first line.
 
         Args:
-            h: nodes per unit of x are one over it.
+            h: how far the nodes are apart.
         """
-        many = np.append(self.lengths / h + 1.0, 1.0 / math.expm1(min(h * self.rate, 700.0)))
-        with np.errstate(over="ignore"):
-            return float(outwards(many @ np.exp(np.append(self.logs[0], self.rest[0]))))
+        rest = self.rest[0] - math.log(math.expm1(min(h * self.rate, 700.0)))
+        each = np.append(self.logs[0] + np.log(self.lengths / h + 1.0), rest)
+        return float(np.logaddexp.reduce(each)) + 1e-12
 
 
 def _after(
@@ -197,10 +197,16 @@ def cut(
     after = _after(integrand, max(power, 1.0), last)
     rare = integrand.part == "rare"  # and the integrand is w P e^(s L) alone
     also = np.zeros_like(s) if rare else 1.0 + s
-    right = also * float(at.weight[-1] + at.inverse[-1])
-    right = right + float(wa[-1]) * (2.0 if rare else 1.0)
-    many = after.nodes(rule.h) if after.rate > _SLOWEST else math.inf
-    right = right * many if many < math.inf else s + np.inf
+    if after.rate > _SLOWEST:
+        # their logarithms, since one may be far below the range of doubles
+        weight, loss = float(at.log_weight[-1]), float(at.loss[-1])
+        ends = np.array([weight, weight - loss, weight + c * loss + (math.log(2.0) if rare else 0.0)])
+        ends = ends + after.log_nodes(rule.h) + 1e-12 * (np.abs(ends) + abs(c * loss))
+        with np.errstate(over="ignore"):
+            plain, inverse, powers = np.exp(ends).tolist()
+        right = also * (plain + inverse) + powers
+    else:
+        right = s + np.inf
     # left: R <= 1, and R^power grows by m q e^y / R per step, which falls; w is at least 1/2
     # and grows to 1 (rare: it falls)
     rate = first - max(0.0, -power) * integrand.m * outwards(integrand.rise(-first))
@@ -244,6 +250,19 @@ def moved(
     return np.asarray(log - t[:, None] * np.arctan2(side, real))
 
 
+def _flat(integrand: Integrand, power: float, shift: float, strips: FloatArray) -> FloatArray:
+    """ln of an upper bound of phi(x) |R(x + ia)|^power over phi, a = shift, at Im x <= strips.
+
+    For a power < 0, whatever x is: all terms of R are at an angle of at most a right one, so that
+    |R| is above its limit on the left. inf where that is not so, or the power is above 0.
+    """
+    if power > 0.0 or integrand.part:
+        return np.full_like(strips, np.inf)
+    limit = float(integrand.about_log_r(np.array([-1e9 / integrand.m]))[0])
+    found = 0.5 * (shift**2 + strips**2) + power * limit * (1.0 + 1e-9)
+    return np.where(integrand.m * (shift + strips) <= 0.5 * math.pi, found, np.inf)
+
+
 def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
     """An upper bound of ln |M(c + i t')| for all t' >= t.
 
@@ -258,6 +277,8 @@ def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
     growth = log_growth(integrand, power, shift + strips) + 0.5 * strips**2
     if integrand.part == "bulk":
         growth = growth + ((shift + strips) / integrand.width) ** 2 + 3.0
+    flat = _flat(integrand, power, shift, strips)
+    growth = np.minimum(growth, flat)
     best = int(np.argmax(strips / (growth + GOAL)))
     h = 2.0 * math.pi * float(strips[best] / (growth[best] + GOAL))
     rule = integrand.rule(power, GOAL, h, strips[best])
@@ -278,11 +299,19 @@ def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
     total = float(np.sum(np.exp(log) * (1.0 + outwards(np.expm1(off)))))
     wa = at.powers(c)[1]
     ends = float(cut(integrand, c, np.zeros(1), rule, at, wa)[0])
-    # e^growth times the integral of w P e^(c L), which its own sum bounds
+    # e^growth times the integral of w P e^(c L), which its own sum bounds; what is flat is below
+    # the growth alone, and M(c) is 1 or more there
     missed = float(rule.error(float(log_growth(integrand, power, np.array(rule.width)))))
-    whole = (float(np.sum(wa)) + ends) / (1.0 - missed) if missed < 0.5 else math.inf
+    summed = float(np.sum(wa)) + ends
+    whole = summed / (1.0 - missed) if missed < 0.5 else math.inf
     # a bulk's factor above is at most 2 A + 3 <= 5 A < e^3 A
     outside = mul_up(exp_up(float(log_growth(integrand, power, np.array(shift))) + 3.0), ends)
+    if math.isfinite(flat[best]):
+        whole = min(whole, max(1.0, add_up(summed, rule.error(flat[best] - 0.5 * shift**2))))
+        end = min(float(at.x[-1]), -float(at.x[0]))
+        tails = 2.0 * rule.h * math.exp(-0.5 * end**2) / math.expm1(rule.h * end)
+        most = _flat(integrand, power, shift, np.zeros(1))[0]
+        outside = min(outside, mul_up(exp_up(float(most)), outwards(tails)))
     total = add_up(
         total,
         mul_up(float(rule.error(growth[best])), outwards(whole)),

@@ -22,7 +22,6 @@ _FARTHEST = 1000.0
 # Where the largest of many c takes more nodes than _LONG, _TOGETHER neighbours share a rule: of 28
 # c up to 3,000 times the least, all but seven take an eighth of the nodes or fewer.
 _LONG, _TOGETHER = 2_000, 7
-_BEYOND = 3.0  # widths of a smooth step: what is larger there is not the step's own
 
 
 def farthest(integrand: Integrand) -> float:
@@ -44,16 +43,6 @@ def valley(integrand: Integrand, c: float) -> float | None:
     rare = int(np.flatnonzero(rises)[-1])  # the last maximum is behind it
     falls = np.flatnonzero(~rises[:rare])
     return float(x[int(falls[-1]) + 1]) if falls.size else None
-
-
-def ends_at_edge(bulk: Integrand, c: float) -> bool:
-    """Whether w phi R^(1 + c) is nowhere beyond a bulk's edge larger than at the edge, about."""
-    power = bulk.power(c)
-    last = max(8.0, 1.5 * power * bulk.m * bulk.width)
-    u = np.append(0.0, np.geomspace(_BEYOND, last, 64))
-    x = bulk.edge + bulk.width * u
-    log = power * bulk.about_log_r(x) - 0.5 * x * x - 0.5 * u * u
-    return bool(np.all(log[1:] <= log[0]))
 
 
 def rough(integrand: Integrand, c: FloatArray) -> Rough:
