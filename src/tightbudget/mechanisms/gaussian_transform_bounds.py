@@ -38,6 +38,7 @@ _SLOWEST = 0.01
 # Beyond a bulk's edge: a fall per unit of x, over power m, that needs no cells; and how many times
 # as far from the edge the next cell begins. Any values are sound.
 _STEEP, _WIDER = 0.2, 1.02
+_FEWEST, _MOST = 4.0, 400.0  # bins for a unit of x
 _TURNED = 1.0  # growth by the argument of R, nats, that needs no cells
 _AXIS = np.zeros(1)
 
@@ -65,8 +66,7 @@ def log_moved(
     m, power = integrand.m, integrand.power(c)
     reach = math.sqrt(2.0 * goal) + 1.0
     start, end = integrand.nearest_peak(power) - reach, integrand.farthest_peak(power) + reach
-    n = math.ceil(min(400.0, max(4.0, 0.5 * abs(power) * m)) * (end - start))
-    x = np.linspace(start, end, n + 1)
+    x = _bins(integrand, power, start, end)
     log_r = integrand.about_log_r(x)
     nearest = np.where(x[1:] < 0, x[1:], np.maximum(x[:-1], 0.0))
     log, last = -0.5 * nearest**2, power * float(log_r[-1]) - 0.5 * end**2
@@ -81,7 +81,7 @@ def log_moved(
         log + power * log_r[1:]
     )
     with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
-        total = np.sum(np.exp(log + angle[:, 1:]), axis=1) * ((end - start) / n)
+        total = np.exp(log + angle[:, 1:]) @ np.diff(x)
     after = _after(integrand, power, end, t, widths)
     if not after.rate > 0:
         return np.full_like(widths, math.inf)
@@ -101,6 +101,16 @@ def log_moved(
         total += np.exp(first + angle[:, 0])
     smooth = 0.5 * (widths / integrand.width) ** 2 if integrand.part else 0.0
     return np.asarray(np.log(outwards(total)) + 0.5 * widths**2 + smooth + _LOG_DENSITY_0)
+
+
+def _bins(integrand: Integrand, power: float, start: float, end: float) -> FloatArray:
+    """Points from start to end, the closer the faster R^power grows there."""
+    ends = np.linspace(start, end, max(2, math.ceil(end - start) + 1))
+    rise = np.abs(power * np.diff(integrand.about_log_r(ends)))
+    number = np.append(0.0, np.cumsum(np.ceil(np.clip(0.5 * rise, _FEWEST, _MOST))))
+    x = np.interp(np.arange(number[-1] + 1.0), number, ends)
+    x[0], x[-1] = start, end
+    return np.asarray(x)
 
 
 def _least_log_r(
