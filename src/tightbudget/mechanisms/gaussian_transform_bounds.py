@@ -77,9 +77,8 @@ def log_moved(
         last -= 0.5 * max(0.0, (end - integrand.edge) / integrand.width) ** 2
     turned = integrand.rotated(x, widths)
     angle = t * np.arctan2(turned.side, turned.real)
-    log = log + power * _least_log_r(integrand, log_r, turned, widths) if power < 0.0 else (
-        log + power * log_r[1:]
-    )
+    least = power < 0.0
+    log = log + power * (_least_log_r(integrand, log_r, turned, widths) if least else log_r[1:])
     with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
         total = np.exp(log + angle[:, 1:]) @ np.diff(x)
     after = _after(integrand, power, end, t, widths)
@@ -93,8 +92,8 @@ def log_moved(
     first = first - math.log(slower)
     if power < 0.0:  # ... and |R| is above its limit, too, where m a <= pi / 2
         limit = float(integrand.about_log_r(np.array([-1e9 / m]))[0])
-        least = power * limit - math.log(-start)
-        first = np.where(m * widths <= 0.5 * math.pi, np.minimum(first, least), first)
+        flat = power * limit - math.log(-start)
+        first = np.where(m * widths <= 0.5 * math.pi, np.minimum(first, flat), first)
     first = first - 0.5 * start**2
     with np.errstate(over="ignore"):
         total += np.exp(last + after.log_integral())
@@ -119,6 +118,8 @@ def _least_log_r(
     """A lower bound of ln |R(x + ia)| in each cell between points, for each width a."""
     rises = (integrand.m * widths <= 0.5 * math.pi)[:, None]
     modulus = 0.5 * np.log(turned.real**2 + turned.side**2) + turned.scale
+    # ln |R| may be far smaller than the two that it is the sum of
+    modulus = modulus - 8.0 * UNIT * (1.0 + turned.scale)
     lower = log_r + np.log(np.cos(0.5 * integrand.m * widths))[:, None]
     return np.asarray(np.where(rises, modulus, lower)[:, :-1])
 
@@ -151,7 +152,9 @@ class _After:
         Args:
             h: how far the nodes are apart.
         """
-        rest = self.rest[0] - math.log(math.expm1(min(h * self.rate, 700.0)))
+        # where cells end a node may be, too
+        some = 1.0 / math.expm1(min(h * self.rate, 700.0)) + (1.0 if self.lengths.size else 0.0)
+        rest = self.rest[0] + math.log(some)
         each = np.append(self.logs[0] + np.log(self.lengths / h + 1.0), rest)
         return float(np.logaddexp.reduce(each)) + 1e-12
 
@@ -174,18 +177,18 @@ def _after(
     rate = start + (start - origin) / width**2 - steepest
     turned = turned + min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
     turn = float(np.max(turned))
-    if power > 0.0 and not bulk or rate > _STEEP * steepest and turn <= _TURNED:
+    if (power > 0.0 and not bulk) or (rate > _STEEP * steepest and turn <= _TURNED):
         return _After(np.zeros(0), np.zeros((widths.size, 0)), turned, rate)
     begin = max(start - origin, min(width, 1.0))
     far = (1.0 + _STEEP) * ((max(power, 0.0) + t) * m * width**2 if bulk else math.sqrt(2.0 * turn))
     k = max(1, math.ceil(math.log(max(far / begin, _WIDER)) / math.log(_WIDER)))
     x = np.append(start - origin, begin * _WIDER ** np.arange(1.0, k + 1.0)) + origin
-    log_r, lines = integrand.about_log_r(x), integrand.rotated(x, widths)
-    log_r = log_r[1:] if power > 0.0 else _least_log_r(integrand, log_r, lines, widths)
-    rise = power * (log_r - integrand.about_log_r(x[:1]))
+    before, lines = integrand.about_log_r(x), integrand.rotated(x, widths)
+    log_r = before[1:] if power > 0.0 else _least_log_r(integrand, before, lines, widths)
+    rise = power * (log_r - before[0])
     fall = 0.5 * (x - start) * ((x + start) + (x + start - 2.0 * origin) / width**2)
     # logarithms within a relative 1e-9, and sums
-    off = 1e-9 * np.abs(rise) + abs(power) * 1e-15 + 1e-12 * fall[1:]
+    off = 1e-9 * abs(power) * (np.abs(log_r) + abs(before[0])) + 1e-12 * fall[1:]
     angles = t * np.arctan2(lines.side, lines.real)[:, 1:]
     logs = rise - fall[:-1] + off + angles * (1.0 + 1e-9)
     end = float(x[-1])
@@ -210,7 +213,8 @@ def cut(
     if after.rate > _SLOWEST:
         # their logarithms, since one may be far below the range of doubles
         weight, loss = float(at.log_weight[-1]), float(at.loss[-1])
-        ends = np.array([weight, weight - loss, weight + c * loss + (math.log(2.0) if rare else 0.0)])
+        twice = math.log(2.0) if rare else 0.0
+        ends = np.array([weight, weight - loss, weight + c * loss + twice])
         ends = ends + after.log_nodes(rule.h) + 1e-12 * (np.abs(ends) + abs(c * loss))
         with np.errstate(over="ignore"):
             plain, inverse, powers = np.exp(ends).tolist()

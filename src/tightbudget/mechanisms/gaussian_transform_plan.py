@@ -98,7 +98,7 @@ def rough_nodes(integrand: Integrand, c: float) -> Nodes:
 
 def rough_rule(integrand: Integrand, c: float) -> Rule:
     """A rule that tells M(c) to some digits; c of the same order share one rule."""
-    # a step with few bits, so that every node is a double; few digits need no nodes in a narrow step
+    # few bits, so that every node is a double; and few digits need no nodes within a narrow step
     smooth = max(0.125, 0.5 * integrand.width) if integrand.part else 1.0
     finest = min(0.3, 0.8 / integrand.m, smooth)
     h = 2.0 ** math.floor(math.log2(finest))

@@ -279,7 +279,7 @@ class SaddlePoint:
             if track is None or left_out == 0.0:
                 return None
             before, log_delta, at = log_delta, asked.log_delta(track), _c_at(asked, track)
-            if log_delta > before - 1.0 and at < c or log_delta < _LEAST:
+            if (log_delta > before - 1.0 and at < c) or log_delta < _LEAST:
                 break
             c = max(c, _FARTHER * at)
         # the sides of c, which prove the aliasing of its line to be small, are some way from it
