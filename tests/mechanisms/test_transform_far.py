@@ -6,6 +6,7 @@ edge of a bulk, or where R^-c turns on a shifted line.
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -61,10 +62,10 @@ def test_lines_uppers_and_what_is_beyond_are_as_they_say(
         # as many runs as make a sum of losses that is told from none
         moved = abs(float(line.log[0].real)) + 1e-9
         assert line.error[0] <= 1e-6 * moved
-        truth = step.moment(acb(c), part).real.log()
-        upper = one.upper(c)
-        assert arb(upper) >= truth
-        assert arb(upper) - truth <= arb(1e-6) * (moved + 1e-6)
+        log_m = step.moment(acb(c), part).real.log()
+        upper = arb(one.upper(c))
+        assert upper >= log_m
+        assert upper - log_m <= arb(1e-6) * (moved + 1e-6)
         # the sides of a line
         assert one.upper(2.5 * c) < math.inf
         _, shifts = one.shifts(c, t[-1:])
@@ -110,3 +111,18 @@ def test_cells_beyond_a_point_are_above_all_that_is_there(
             v = (nodes - one.edge) / one.width
             sizes = sizes - 0.5 * (v - u[0]) * (v + u[0])
         assert np.logaddexp.reduce(sizes[0]) <= after.log_nodes(h) + 1e-6
+
+
+def test_a_modulus_that_is_hardly_above_1_has_a_lower_bound() -> None:
+    """Sums of logarithms that nearly cancel: at c = 1e7 each 1e-16 of them counts."""
+    for m, q, _, _ in RARE:
+        one, x = MixedTransform(m, q, False), np.array([-9.0, -1.0, 0.3, 2.0, 9.0, 60.0])
+        widths = np.array([0.1, 1.0]) * min(one.strip, 0.5 * math.pi / m)
+        least = bounds._least_log_r(one, one.about_log_r(x), one.rotated(x, widths), widths)
+        for i, width in enumerate(widths.tolist()):
+            for j, (low, high) in enumerate(itertools.pairwise(x.tolist())):
+                step, _ = exact(one)
+                found = [step.log_r(acb(at, width)).real for at in (low, 0.5 * (low + high), high)]
+                assert all(arb(float(least[i, j])) <= truth for truth in found)
+                off = 32.0 * 2.0**-53 * (1.0 + max(0.0, m * low))
+                assert found[0] - arb(float(least[i, j])) <= arb(off)

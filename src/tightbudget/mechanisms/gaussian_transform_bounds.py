@@ -321,7 +321,8 @@ def beyond(integrand: Integrand, c: float, t: float, shift: float) -> float:
     # a bulk's factor above is at most 2 A + 3 <= 5 A < e^3 A
     outside = mul_up(exp_up(float(log_growth(integrand, power, np.array(shift))) + 3.0), ends)
     if math.isfinite(flat[best]):
-        whole = min(whole, max(1.0, add_up(summed, rule.error(flat[best] - 0.5 * shift**2))))
+        still = float(flat[best]) - 0.5 * shift**2
+        whole = min(whole, max(1.0, summed + float(rule.error(still))))
         end = min(float(at.x[-1]), -float(at.x[0]))
         tails = 2.0 * rule.h * math.exp(-0.5 * end**2) / math.expm1(rule.h * end)
         most = _flat(integrand, power, shift, np.zeros(1))[0]

@@ -230,11 +230,10 @@ def _spacing(
     term: Term, c: float, epsilon: float, log_delta: float, goal: float
 ) -> tuple[float, tuple[float, float]] | None:
     """Returns D, and the points on both sides of c that prove the aliasing to be small."""
-    reach = math.sqrt(2.0 * goal / _curvature(term, c))
     # candidates, of which the one that allows the widest step is taken: any of them is sound
-    factors = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
-    below = np.append(np.maximum(c - reach * factors, c / 16.0), [0.0, c / 2.0, c / 8.0])
-    above = np.append(c + reach * factors, [1.25 * c, 2.0 * c])
+    away = reach(term, c, goal) * np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0])
+    below = np.append(np.maximum(c - away, c / 16.0), [0.0, c / 2.0, c / 8.0])
+    above = np.append(c + away, [1.25 * c, 2.0 * c])
     above = above[above <= 4.0 * term.farthest]
     if not above.size:
         return None
@@ -257,7 +256,7 @@ def _height(
     term: Term, c: float, epsilon: float, log_delta: float, goal: float
 ) -> tuple[float, FloatArray] | None:
     """Returns T, and the shifts that prove the line beyond T to be small."""
-    t = math.sqrt(2.0 * goal / _curvature(term, c)) * np.geomspace(0.6, 400.0, 25)
+    t = reach(term, c, goal) * np.geomspace(0.6, 400.0, 25)
     for part in (slice(0, 8), slice(8, 16), slice(16, 25)):
         log, shifts = term.heights(c, t[part])
         below = log - np.log(math.pi * t[part]) - c * epsilon < log_delta - goal
@@ -267,9 +266,10 @@ def _height(
     return None
 
 
-def _curvature(term: Term, c: float) -> float:
+def reach(term: Term, c: float, goal: float) -> float:
+    """Returns about how far from c the sides of its line are, and how high it is."""
     curvature = float(term.rough(np.array([c])).curvature[0])
-    return max(curvature, 1e-300)
+    return math.sqrt(2.0 * goal / max(curvature, 1e-300))
 
 
 @dataclass(frozen=True)

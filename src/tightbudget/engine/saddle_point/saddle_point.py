@@ -24,7 +24,7 @@ import numpy as np
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import Question
 from tightbudget.engine.saddle_point import smoothed
-from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, lines_at
+from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, lines_at, reach
 from tightbudget.engine.saddle_point.reading import OnLines, on_lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
 from tightbudget.numerics.bounds import Bounds
@@ -271,24 +271,24 @@ class SaddlePoint:
         However rare they are, they alone may make M large, and its saddle point is then where no
         delta is made. None where no losses are left out, or the rest has no saddle points.
         """
-        few = Term(self.term.outline)
-        log_delta, c = asked.log_delta(self.track), _c_at(asked, self.track)
+        few, track, goal = Term(self.term.outline), self.track, _goal(rtol)
+        log_delta, c = asked.log_delta(track), _c_at(asked, track)
         for _ in range(_TURNS):
-            bulk, left_out = _without_tail(few, log_delta - _goal(rtol), c)
-            track = Track.whole(bulk)
-            if track is None or left_out == 0.0:
+            bulk, left_out = _without_tail(few, log_delta - goal, c)
+            found = Track.whole(bulk)
+            if found is None or left_out == 0.0:
                 return None
-            before, log_delta, at = log_delta, asked.log_delta(track), _c_at(asked, track)
+            track, before = found, log_delta
+            log_delta, at = asked.log_delta(track), _c_at(asked, track)
             if (log_delta > before - 1.0 and at < c) or log_delta < _LEAST:
                 break
             c = max(c, _FARTHER * at)
-        # the sides of c, which prove the aliasing of its line to be small, are some way from it
-        bend = float(track.term.rough(np.array([at])).curvature[0])
-        aside = math.sqrt(2.0 * _goal(rtol) / bend) if bend > 0.0 else at
-        bulk, left_out = _without_tail(self.term, log_delta - _goal(rtol), at + aside)
-        track = Track.whole(bulk)
+        bulk, left_out = _without_tail(
+            self.term, log_delta - goal, at + reach(track.term, at, goal)
+        )
+        found = Track.whole(bulk)
         most = COST + _COST_OF_ONE * len(self.term.groups)
-        return None if track is None else _Placing((track,), most, _goal(rtol), left_out)
+        return None if found is None else _Placing((found,), most, goal, left_out)
 
     def rare_at(self, epsilon: float) -> _Rare | None:
         """Splits off the rare large losses that stand apart at eps; None where there are none."""
