@@ -399,6 +399,16 @@ def beyond_holds(mixed: MixedTransform, c: float, t: float, shift: float) -> boo
     return bool(bound <= arb(mixed.beyond(c, t, shift)).exp())
 
 
+def least_moduli_hold() -> bool:
+    """ln |R| of a rare record is bounded below, where it is the sum of two that nearly cancel."""
+    mixed, width = MixedTransform(1.0, 2.0**-30, False), 0.25
+    x, widths = np.array([2.0, 12.0, 16.0]), np.array([width])
+    rotated = mixed.rotated(x, widths)
+    least = gaussian_transform_bounds._least_log_r(mixed, mixed.about_log_r(x), rotated, widths)
+    truths = [exact(mixed).log_r(acb(at, width)).real for at in x.tolist()]
+    return all(arb(float(found)) <= true for found, true in zip(least[0], truths, strict=False))
+
+
 def rare_beyond_holds() -> bool:
     """The bound is above the rare part itself."""
     return bool(abs(truth(RARE, 0.5, 0.0)) <= arb(RARE.beyond(0.5, 0.0, 0.005)).exp())
@@ -1356,6 +1366,7 @@ CASES: dict[str, Callable[[], bool]] = {
     "rare-modulus": lambda: off(np, "abs", "TURN", lambda: logarithm_holds(RARE, 0.5 + 0.0j)),
     "line-log": lambda: off(np, "log", "LOG", lambda: logarithm_holds(ADD, 30.0 + 0.0j)),
     "line-angle": lambda: off(np, "arctan2", "TURN", lambda: logarithm_holds(ADD, 0.1 + 0.3j)),
+    "moved-modulus": lambda: off(np, "log", "LOG", least_moduli_hold),
     "beyond-argument": lambda: off(np, "sin", "TURN", lambda: beyond_holds(ADD, 0.01, 20.0, 0.3)),
     "beyond-modulus": lambda: off(np, "cos", "TURN", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),
     "beyond-exponent": lambda: off(np, "log", "LOG", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),

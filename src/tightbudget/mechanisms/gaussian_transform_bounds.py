@@ -15,9 +15,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tightbudget.mechanisms.gaussian_integrand import MOST_NODES, Integrand, Nodes, Rotated, Rule
+from tightbudget.mechanisms.gaussian_integrand import (
+    MOST_NESTED,
+    MOST_NODES,
+    Integrand,
+    Nodes,
+    Rotated,
+    Rule,
+)
 from tightbudget.numerics.rounding import (
+    EXP,
     LOG,
+    TURN,
     UNIT,
     FloatArray,
     add_up,
@@ -118,15 +127,17 @@ def _least_log_r(
     """A lower bound of ln |R(x + ia)| in each cell between points, for each width a."""
     rises = (integrand.m * widths <= 0.5 * math.pi)[:, None]
     modulus = 0.5 * np.log(turned.real**2 + turned.side**2) + turned.scale
-    # ln |R| may be far smaller than the two that it is the sum of
-    modulus = modulus - 8.0 * UNIT * (1.0 + turned.scale)
+    # ln |R| may be far smaller than the two that it is the sum of. The larger part of R by exp,
+    # MOST_NESTED roundings of q, cos, and four more; two squares and their sum
+    made = (LOG + 1.0) * (1.0 + turned.scale) + EXP + TURN + MOST_NESTED + 6.0
+    modulus = modulus - made * UNIT  # pays: moved-modulus
     lower = log_r + np.log(np.cos(0.5 * integrand.m * widths))[:, None]
     return np.asarray(np.where(rises, modulus, lower)[:, :-1])
 
 
 @dataclass(frozen=True)
 class _After:
-    """What |w phi R^s| is beyond a point, over w phi R^power there, on some lines Im x = width.
+    """Bounds of |w phi R^s| beyond a point, over w phi R^power there, on some lines Im x = width.
 
     Attributes:
         lengths: (k,) of cells that follow each other.
