@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flint import acb, arb, ctx
 from tests.balls import ball
-from tests.integrals import Step
+from tests.integrals import Part, Step
 from tests.mechanisms.test_transform import holds_line, part_of
 
 import tightbudget as tb
@@ -96,6 +96,31 @@ def test_lines_of_both_parts_are_within_their_errors(remove: bool) -> None:
         for i, height in enumerate(t.tolist()):
             holds_line(line, i, step.moment(acb(1.5, height), part_of(part)) - 1)
         assert line.error[0] <= 1e-9
+
+
+@each_way
+def test_lines_of_a_rare_mixture_are_within_their_errors_far_up(remove: bool) -> None:
+    """Losses of 1e-8 and a c of 3e7: without the largest losses, and for an added record."""
+    transform, step = both((0.0, 0.05, 0.1), (1.0, 7e-9, 3e-9), remove)
+    c = 3e7
+    one, left_out = transform.without_tail(-40.0, 3.0 * c)
+    part = part_of(one)
+    if remove:
+        assert part is not None
+        tail = step.moment(acb(0), Part(True, one.edge, one.width)).real
+        assert tail <= arb(left_out) <= 2 * arb(-40).exp()
+    else:
+        assert (one, left_out) == (transform, 0.0)
+    t = np.array([0.0, 0.3 * c, 2.0 * c])
+    line = one.line(c, t, 1e-16)
+    for i, height in enumerate(t.tolist()):
+        truth = step.moment(acb(c, height), part)
+        holds_line(line, i, truth - 1)
+        above = arb(one.beyond(c, height, float(one.shifts(c, np.array([height]))[1][0]))).exp()
+        assert i == 0 or abs(truth) <= above
+    assert line.error[0] <= 1e-8 * abs(float(line.log[0].real))
+    log_m, upper = step.moment(acb(c), part).real.log(), arb(one.upper(c))
+    assert log_m <= upper <= log_m + 1e-6 * (abs(log_m) + 1e-6)
 
 
 @pytest.mark.one_in(4)
