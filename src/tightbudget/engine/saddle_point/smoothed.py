@@ -168,7 +168,7 @@ def bounds(
         wanted = math.sqrt(room / max(lines.density(epsilon), 1e-300))
         before, goal = goal, max(goal, math.log(value / room) + _SPARE)
         if not wanted < spread:
-            if found is None and goal == before:
+            if found is None and goal < before + 0.1:
                 return best  # neither the smoothing nor the digits stand in the way
             wanted = 0.7 * spread
         spread = wanted
