@@ -21,8 +21,9 @@ from tightbudget.engine.readings import gaussian_dp, probabilistic_dp, tradeoff
 from tightbudget.engine.readings.tradeoff import _Sample
 from tightbudget.engine.saddle_point import contour, smoothed
 from tightbudget.engine.saddle_point.contour import LineIntegral, Lines, Reading
-from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
+from tightbudget.engine.saddle_point.saddle_point import SaddlePoint, _without_tail
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
+from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import FloatArray
 from tightbudget.pairs.transform import Line, Rough, Transform
@@ -225,6 +226,45 @@ def test_terms_that_no_line_is_for() -> None:
     assert found is not None
     ((c, log),) = found.rest
     assert just_above(arb(-90.3) + chernoff(c), log)
+
+
+@dataclass(frozen=True)
+class Leaving(NormalTransform):
+    """Leaves out a P-mass, whatever is asked."""
+
+    mass: float = 0.0
+
+    def without_tail(self, log_mass: float, c: float) -> tuple[Transform, float]:
+        return self, self.mass
+
+
+def test_masses_that_are_left_out_add_up() -> None:
+    parts = [(0.1, 3), (1e-3, 7), (0.3, 11), (1.0 / 3.0, 1)]
+    term = Term(tuple(Group(Leaving(1.0, mass), count) for mass, count in parts))
+    bulk, left_out = _without_tail(term, -3.0, 1.0)
+    assert bulk == term
+    exact = sum(Fraction(mass) * count for mass, count in parts)
+    assert exact <= Fraction(left_out) <= exact * (1 + Fraction(1, 2**48))
+    one = Term((Group(Leaving(1.0, 0.1), 3),))
+    assert Fraction(0.1) * 3 <= Fraction(_without_tail(one, -3.0, 1.0)[1])
+
+
+@pytest.mark.parametrize("edge", [1.5, 6.0, 20.0])
+def test_a_mass_that_is_left_out_is_no_less_than_its_parts(edge: float) -> None:
+    bulk, _ = MixedTransform(0.5, 1e-3, True).split(edge)
+    lost = bulk.left_out
+    assert Fraction(lost.mass) + Fraction(lost.mass_error) <= Fraction(bulk.mass_left_out())
+
+
+@pytest.mark.parametrize("left_out", [1e-30, 1e-5, 0.3])
+def test_what_is_left_out_is_beside_the_lines(left_out: float) -> None:
+    engine = SaddlePoint.of([(NormalTransform(0.1), 40)])
+    assert engine is not None
+    lines = contour.lines_at((engine.track,), 1.0, None, left_out=left_out)
+    assert lines is not None
+    ((c, log),) = lines.rest
+    assert c == 0.0
+    assert arb(left_out).log() <= arb(log) <= arb(left_out).log() + arb(1e-14) * abs(log)
 
 
 def test_a_chernoff_bound_that_is_just_above_delta_proves_nothing() -> None:
