@@ -78,6 +78,7 @@ CASES: list[Case] = [
     Case("clipped-sum", ClippedSum(20.0, 4.0, 10.0, 2.0, shift=2)),
     Case("clipped-sum-both", ClippedSum(3.0, 5.0, 1.5, 2.5, "gaussian", 2, 1, "clipped")),
     Case("shuffled", Gaussian(1.0).shuffled(100)),
+    Case("shuffled-last-smaller", Gaussian(1.0).shuffled(20, smaller=1)),
     Case("shuffled-once", Gaussian(1.0).shuffled(1)),
     Case("shuffled-narrow", Gaussian(0.4, sensitivity=2.0).shuffled(1000)),
     Case("shuffled-reports", ShuffledReports(60, 1.0)),

@@ -304,39 +304,44 @@ def sampler_of(kind: str, *given: Any, **named: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("options", "batches", "steps"),
+    ("options", "batches", "smaller", "steps"),
     [
-        ({"shuffle": True}, 6, 6),
-        ({"shuffle": True, "batch_size": 10}, 5, 5),  # the last batch has 8 records
-        ({"shuffle": True, "batch_size": 10, "drop_last": True}, 1, 4),  # some are left out
-        ({"shuffle": True, "batch_size": 8, "drop_last": True}, 6, 6),
-        ({"shuffle": True, "batch_size": 48}, 1, 1),
-        ({}, 1, 6),  # in the order of the data
-        ({"sampler": sampler_of("SubsetRandomSampler", range(24))}, 3, 3),
-        ({"sampler": sampler_of("RandomSampler", RECORDS, num_samples=24)}, 1, 3),
+        ({"shuffle": True}, 6, 0, 6),
+        ({"shuffle": True, "batch_size": 10}, 5, 1, 5),  # the last batch has 8 records
+        ({"shuffle": True, "batch_size": 47}, 2, 1, 2),  # and 1
+        ({"shuffle": True, "batch_size": 10, "drop_last": True}, 1, 0, 4),  # some are left out
+        ({"shuffle": True, "batch_size": 8, "drop_last": True}, 6, 0, 6),
+        ({"shuffle": True, "batch_size": 48}, 1, 0, 1),
+        ({"shuffle": True, "batch_size": 50}, 1, 0, 1),
+        ({}, 1, 0, 6),  # in the order of the data
+        ({"sampler": sampler_of("SubsetRandomSampler", range(24))}, 3, 0, 3),
+        ({"sampler": sampler_of("RandomSampler", RECORDS, num_samples=24)}, 1, 0, 3),
     ],
     ids=[
         "shuffled",
         "shuffled, a short last batch",
+        "shuffled, a last batch of one record",
         "shuffled, some left out",
         "shuffled, none left out",
         "one batch",
+        "one batch, not full",
         "in order",
         "a shuffled part",
         "a random part",
     ],
 )
 def test_a_pass_over_batches_is_counted_as_a_pass(
-    options: dict[str, Any], batches: int, steps: int
+    options: dict[str, Any], batches: int, smaller: int, steps: int
 ) -> None:
     run = cut(**options)
     run.epoch()
     run.epoch()
     assert run.accountant.history == []
-    assert run.accountant.passes == [(1.0, batches, 2, 2 * steps)]
+    assert run.accountant.passes == [(1.0, batches, smaller, 2, 2 * steps)]
     assert len(run.accountant) == 2 * steps
     one = tb.Gaussian(1.0, relation=tb.Neighbouring.ZERO_OUT)
-    assert run.accountant.composition == (one if batches == 1 else one.shuffled(batches)) * 2
+    whole = one if batches == 1 else one.shuffled(batches, smaller)
+    assert run.accountant.composition == whole * 2
     assert run.accountant.get_epsilon(DELTA) == pytest.approx((one * 2).epsilon(DELTA).upper)
 
 
@@ -344,7 +349,7 @@ def test_a_pass_that_is_left_early_is_a_pass() -> None:
     run = cut()
     for _ in range(3):
         run.epoch(itertools.islice(run.loader, 2))
-    assert run.accountant.passes == [(1.0, 1, 3, 6)]
+    assert run.accountant.passes == [(1.0, 1, 0, 3, 6)]
 
 
 def test_noise_may_change_between_passes_and_not_within() -> None:
@@ -353,7 +358,7 @@ def test_noise_may_change_between_passes_and_not_within() -> None:
     run.epoch()
     schedule.step()
     run.epoch()
-    assert run.accountant.passes == [(1.0, 1, 1, 6), (0.5, 1, 1, 6)]
+    assert run.accountant.passes == [(1.0, 1, 0, 1, 6), (0.5, 1, 0, 1, 6)]
     batches = iter(run.loader)
     run.epoch(itertools.islice(batches, 2))
     schedule.step()
@@ -367,7 +372,7 @@ def test_batches_of_a_pass_may_come_in_pieces() -> None:
         data_loader=run.loader, max_physical_batch_size=3, optimizer=run.optimizer
     ) as pieces:
         run.epoch(pieces)
-    assert run.accountant.passes == [(1.0, 1, 1, 6)]
+    assert run.accountant.passes == [(1.0, 1, 0, 1, 6)]
 
 
 @pytest.mark.parametrize("poisson", [True, False])
@@ -447,7 +452,10 @@ def test_passes_stay_as_they_are(order: str) -> None:
     run.epoch()
     cuts = run.loader.batch_sampler
     if order == "larger batches":
-        cuts.batch_size, message = 24, "the number of unknown batches of a pass must stay 6"
+        cuts.batch_size, message = (
+            24,
+            r"the unknown batches of a pass, and the smaller ones must stay \(6, 0\)",
+        )
     elif order == "twice":
         cuts.sampler = sampler_of("SubsetRandomSampler", [*range(48), 0])
         message = "visit each record once in a pass"
@@ -606,12 +614,20 @@ def test_a_checkpoint_of_passes_brings_them_back() -> None:
     run, other = cut(), adapter.TightAccountant()
     run.epoch()
     other.load_state_dict(run.accountant.state_dict())
-    assert other.passes == run.accountant.passes == [(1.0, 1, 1, 6)]
+    assert other.passes == run.accountant.passes == [(1.0, 1, 0, 1, 6)]
     with pytest.raises(tb.ParameterError, match=r"passes\[0\] must be \(noise multiplier, batches"):
         other.load_state_dict({**run.accountant.state_dict(), "passes": [(1.0, 2)]})
     with pytest.raises(tb.ParameterError, match=r"passes\[0\]\[1\] must be an integer >= 1, got 0"):
-        other.load_state_dict({**run.accountant.state_dict(), "passes": [(1.0, 0, 1, 1)]})
-    assert other.passes == [(1.0, 1, 1, 6)]
+        other.load_state_dict({**run.accountant.state_dict(), "passes": [(1.0, 0, 0, 1, 1)]})
+    assert other.passes == [(1.0, 1, 0, 1, 6)]
+
+
+def test_a_checkpoint_without_the_size_of_the_last_batch_counts_it_as_smaller() -> None:
+    accountant = adapter.TightAccountant()
+    state = accountant.state_dict()
+    accountant.load_state_dict({**state, "passes": [[1.0, 5, 2, 10], (1.0, 1, 3, 6)]})
+    assert accountant.passes == [(1.0, 5, 1, 2, 10), (1.0, 1, 0, 3, 6)]
+    assert accountant.composition == dp_sgd_pass(1.0, 5, smaller=1) * 2 + dp_sgd_pass(1.0, 1) * 3
 
 
 def test_a_schedule_of_passes_stops_early() -> None:
@@ -1085,7 +1101,7 @@ def passes_counted() -> int:
     run = cut()
     for _ in range(3):
         run.epoch(itertools.islice(run.loader, 1))
-    return int(sum(passes for _, _, passes, _ in run.accountant.passes))
+    return int(sum(passes for *_, passes, _ in run.accountant.passes))
 
 
 def refused(*, poisson: bool) -> bool:
@@ -1147,7 +1163,7 @@ def passes_after_a_checkpoint() -> int:
     run.epoch(itertools.islice(batches, 2))
     run.accountant.load_state_dict(saved)
     run.epoch(batches)
-    return int(sum(passes for _, _, passes, _ in run.accountant.passes))
+    return int(sum(passes for *_, passes, _ in run.accountant.passes))
 
 
 def other_states_are_refused() -> bool:
@@ -1170,6 +1186,25 @@ def other_passes_are_refused() -> bool:
     order = sampler_of("RandomSampler", RECORDS, replacement=True, num_samples=480)
     run.loader.batch_sampler.sampler = order
     return turned_away(run, run.loader)
+
+
+def a_small_last_batch_costs_as_much_as_one_batch() -> bool:
+    """47 of 48 records are in the first batch: next to nothing hides which one."""
+    loader = loader_of(shuffle=True, batch_size=47)
+    run = Private(noise=20.0, poisson_sampling=False, data_loader=loader)
+    run.epoch()
+    one = tb.Gaussian(20.0, relation=tb.Neighbouring.ZERO_OUT) * 1
+    return run.accountant.composition.delta(0.0).upper >= one.delta(0.0).lower * 47 / 48
+
+
+def an_older_checkpoint_may_end_small() -> bool:
+    accountant = adapter.TightAccountant()
+    accountant.passes = [(20.0, 2, 1, 2)]  # type: ignore[list-item]
+    try:
+        found = accountant.composition.delta(0.0).upper
+    except tb.ParameterError:
+        return False
+    return found >= tb.Gaussian(20.0).delta(0.0).lower
 
 
 def one_noise_in_a_pass() -> bool:
@@ -1237,6 +1272,16 @@ MUTATIONS: list[Without] = [
         "a loader cuts as it did",
         {"loader-cuts-as-before": "if False:"},
         other_passes_are_refused,
+    ),
+    Without(
+        "a last batch that is smaller",
+        {"last-batch-may-be-smaller": "return len(batches), 0"},
+        a_small_last_batch_costs_as_much_as_one_batch,
+    ),
+    Without(
+        "a checkpoint that does not know whether the last batch was smaller",
+        {"older-pass-may-end-small": "passes = [(*e[:2], 0, *e[2:]) for e in passes]"},
+        an_older_checkpoint_may_end_small,
     ),
     Without(
         "each pass counts",

@@ -103,7 +103,7 @@ def test_a_run_says_what_it_assumes_of_the_loader(sampler: str) -> None:
     words = {
         "poisson": ("Poisson, rate 0.2", "by a toss of its own"),
         "truncated poisson": ("Poisson, rate 0.2, at most 30 of 100 records", "a uniform choice"),
-        "shuffle": ("epochs of 5 shuffled batches", "drawn without a look at the data"),
+        "shuffle": ("epochs of 5 shuffled batches", "a fresh uniform shuffle"),
         "allocation": ("random allocation, each record in 1 of 5 steps", "independently of all"),
         "fixed": ("fixed batches of 20 of 100 records, without replacement", "new uniform batch"),
         "with replacement": ("fixed batches of 20 of 100 records, with repl", "new uniform batch"),

@@ -13,6 +13,7 @@ from flint import arb, ctx
 from tests.balls import contains
 from tests.guards.mutants import Without, each, lose_a_truth
 from tests.mechanisms.test_shuffled import below, delta_of_two
+from tests.mechanisms.test_shuffled_above import deltas_of, deltas_of_sizes
 
 import tightbudget as tb
 from tightbudget import privacy_buckets as classic
@@ -60,14 +61,26 @@ def the_sum_of_all_batches_tells_no_more_than_the_batches() -> bool:
     return whole.epsilon(1e-5).lower <= (tb.Gaussian(5.0).allocated(100) * 100).epsilon(1e-5).upper
 
 
-def a_hidden_record_shows_what_the_theorem_says(least: float = 1e-9) -> bool:
+def a_sample_of_a_shuffle_shows_what_two_batches_do() -> bool:
+    shuffled_above.above_shuffled.cache_clear()
+    (truth,) = deltas_of(0.5, (-1.0,), (0.0,), 0.4)
+    return tb.Gaussian(0.5).shuffled(2).subsampled(0.4).delta(0.0).upper >= truth * (1 - 1e-9)
+
+
+def a_small_last_batch_shows_what_it_does() -> bool:
+    (truth,) = deltas_of_sizes(20.0, (0.0,) * 9, 9, (0.0,))
+    epoch = tb.Gaussian(20.0).shuffled(2, smaller=1)
+    return epoch.delta(0.0).upper >= truth * (1 - 1e-9)
+
+
+def a_hidden_record_shows_what_the_theorem_says(least: float = 1e-9, rate: float = 1.0) -> bool:
     """Of 9 batches, each other one shows an empty place with probability 1/2."""
-    base, fall = tb.Gaussian(2.0), math.log(2.0)
+    base, fall = tb.Gaussian(2.0), math.log(rate / (rate - 0.5)) if rate > 0.5 else math.inf
     shuffled_above._Average.of.cache_clear()
     pair = base.pair(tb.mechanisms.Direction.REMOVE)
-    found = shuffled_above._Hidden.of(pair, 9, fall, least)
+    found = shuffled_above._Hidden.of(pair, 9, rate, fall, least)
     upper = found.delta(np.zeros(1), shuffled_above._delta(pair, np.zeros(1)))[0]
-    changed = 8 * 0.5 * base.delta(fall).lower
+    changed = 8 * (rate - 0.5) * base.delta(fall).lower if rate > 0.5 else 0.0
     hidden = (
         math.comb(8, j) / 2**8 * (base.allocated(j + 1) * 1).delta(0.0).lower for j in range(9)
     )
@@ -95,6 +108,21 @@ MUTATIONS = [
         "other records show an empty place more often",
         {"chance-of-a-clone-rounded-down": "kappa = Fraction(9, 10)"},
         a_hidden_record_shows_what_the_theorem_says,
+    ),
+    Without(
+        "places of records that are not in the sample look empty, and all others",
+        {"empty-place-or-clone": "kappa = Fraction(9, 10)"},
+        lambda: a_hidden_record_shows_what_the_theorem_says(rate=0.5),
+    ),
+    Without(
+        "batches of all sizes hide the record",
+        {"small-batches-hide-less": "return self.steps"},
+        a_small_last_batch_shows_what_it_does,
+    ),
+    Without(
+        "other records are in the sample as often as the record is",
+        {"others-in-the-sample": "base = self.base.pair_in_sample(direction, self.rate / 8)"},
+        a_sample_of_a_shuffle_shows_what_two_batches_do,
     ),
     Without(
         "what others change is in one of both data sets alone",

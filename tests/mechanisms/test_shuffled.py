@@ -405,12 +405,14 @@ def test_a_sample_of_a_shuffle_attains_that_of_a_record_alone(
     found = tb.Gaussian(sigma).shuffled(2).subsampled(rate).delta(epsilon)
     assert 0.999 * truth <= found.lower <= truth * (1 + 1e-4)
     assert truth <= found.upper
-    assert found.upper == tb.Gaussian(sigma).subsampled(rate).delta(epsilon).upper
+    assert found.upper <= tb.Gaussian(sigma).subsampled(rate).delta(epsilon).upper * (1 + 5e-3)
 
 
 def test_a_sample_of_more_batches_than_allocation_takes_has_bounds() -> None:
-    found = (tb.Gaussian(1.8).shuffled(150_840_477).subsampled(0.1) * 11).epsilon(1e-5)
-    assert 0.0 == found.lower < found.upper < 0.1
+    run = tb.Gaussian(1.8).shuffled(150_840_477).subsampled(0.1) * 11
+    found = run.epsilon(1e-7)
+    assert 0.0 == found.lower < found.upper < 1e-4
+    assert run.delta(0.0).upper < 1e-5
 
 
 @pytest.mark.slow

@@ -32,18 +32,25 @@ Array = NDArray[np.float64]
 # ------------------------------------------------------------------------------- data sets
 
 
-def deltas_of(sigma: float, others: Sequence[float], epsilons: Sequence[float]) -> list[float]:
+def deltas_of(
+    sigma: float, others: Sequence[float], epsilons: Sequence[float], rate: float = 1.0
+) -> list[float]:
     """Delta of one epoch of batches of one record each, by sums over a lattice of outputs.
 
-    The record is 1, or zeroed; the others are numbers in [-1, 1].
+    The record is 1, or zeroed; the others are numbers in [-1, 1]. Each is in the sample with the
+    chance ``rate``, or leaves its place empty.
     """
     number = {1: 401, 2: 101}[len(others)]
     x, h = np.linspace(-1 - 7 * sigma, 1 + 7 * sigma, number, retstep=True)
-    one = {mean: stats.norm.pdf(x, mean, sigma) * h for mean in (1.0, 0.0, *others)}
+    empty = stats.norm.pdf(x, 0.0, sigma) * h
 
     def law(first: float) -> Array:
-        orders = list(itertools.permutations((first, *others)))
-        whole = sum(math.prod(np.ix_(*(one[mean] for mean in order))) for order in orders)
+        each = [
+            rate * stats.norm.pdf(x, mean, sigma) * h + (1 - rate) * empty
+            for mean in (first, *others)
+        ]
+        orders = list(itertools.permutations(each))
+        whole = sum(math.prod(np.ix_(*order)) for order in orders)
         return np.asarray(whole) / len(orders)
 
     p, q = law(1.0), law(0.0)
@@ -67,6 +74,73 @@ def test_no_data_set_of_two_or_three_batches_shows_more(
         assert truth <= epoch.delta(epsilon).upper * (1 + 1e-9)
     if sigma == 60.0:  # and the bound is close where noise hides all records
         assert epoch.delta(0.0).upper <= 1.04 * truths[0]
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4, 0.9])
+@pytest.mark.parametrize("sigma", [0.5, 2.0, 20.0])
+@pytest.mark.parametrize("others", [(-1.0,), (0.0,), (1.0,), (0.2, -0.6)])
+def test_no_sample_of_two_or_three_batches_shows_more(
+    sigma: float, others: tuple[float, ...], rate: float
+) -> None:
+    epsilons = [rate * share / sigma for share in (0.0, 0.1, 0.3, 0.7, 1.5)]
+    truths = deltas_of(sigma, others, epsilons, rate)
+    sample = tb.Gaussian(sigma).shuffled(len(others) + 1).subsampled(rate)
+    for epsilon, truth in zip(epsilons, truths, strict=True):
+        assert truth <= sample.delta(epsilon).upper * (1 + 1e-9)
+    if rate == 0.05:  # and the bound is close where most places are empty
+        assert sample.delta(0.0).upper <= 1.06 * truths[0]
+
+
+def deltas_of_sizes(
+    sigma: float, others: Sequence[float], size: int, epsilons: Sequence[float]
+) -> list[float]:
+    """Delta of one epoch of two batches, the first of ``size`` records, the second of the rest."""
+    most = len(others) + 1
+    x, h = np.linspace(-most - 7 * sigma, most + 7 * sigma, 601, retstep=True)
+
+    def law(first: float) -> Array:
+        records = (first, *others)
+        whole = np.zeros((x.size, x.size))
+        for chosen in itertools.combinations(range(most), size):
+            here = sum(records[i] for i in chosen)
+            each = [stats.norm.pdf(x, mean, sigma) * h for mean in (here, sum(records) - here)]
+            whole += np.outer(*each)
+        return whole / math.comb(most, size)
+
+    p, q = law(1.0), law(0.0)
+    return [
+        max(float(np.maximum(a - math.exp(e) * b, 0.0).sum()) for a, b in ((p, q), (q, p)))
+        for e in epsilons
+    ]
+
+
+@pytest.mark.parametrize("sigma", [2.0, 20.0])
+@pytest.mark.parametrize(
+    ("others", "size"),
+    [((0.0,) * 9, 9), ((0.0, 0.0), 2), ((-1.0, -1.0), 2), ((1.0, -0.5, 0.3, -1.0), 3)],
+)
+def test_no_epoch_whose_last_batch_is_smaller_shows_more(
+    sigma: float, others: tuple[float, ...], size: int
+) -> None:
+    epsilons = [share / sigma for share in (0.0, 0.1, 0.3, 0.7, 1.5)]
+    truths = deltas_of_sizes(sigma, others, size, epsilons)
+    epoch = tb.Gaussian(sigma).shuffled(2, smaller=1)
+    for epsilon, truth in zip(epsilons, truths, strict=True):
+        found = epoch.delta(epsilon)
+        assert truth <= found.upper * (1 + 1e-9)
+        if set(others) == {-1.0}:
+            assert found.lower <= truth * (1 + 1e-9)
+    if len(others) == 9 and sigma == 20.0:  # as if both batches had one size, it would be below
+        assert tb.Gaussian(sigma).shuffled(2).delta(0.0).upper < truths[0]
+
+
+@pytest.mark.parametrize(("steps", "smaller"), [(2, 1), (5, 1), (100, 1), (1000, 300)])
+def test_smaller_batches_hide_nothing_and_show_something(steps: int, smaller: int) -> None:
+    base = tb.Gaussian(2.0)
+    found = base.shuffled(steps, smaller).delta(0.01)
+    hiding = base.shuffled(steps - smaller) if steps - smaller > 1 else base
+    assert found.upper == hiding.delta(0.01).upper
+    assert found.lower == base.shuffled(steps).delta(0.01).lower
 
 
 def log_mean_ratio(z: Array, there: float, zeroed: float) -> Array:
@@ -104,19 +178,23 @@ def test_drawn_outputs_show_no_more(sigma: float, steps: int, other: float) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rate", [1.0, 0.3])
 @pytest.mark.parametrize("clones", [0.3, 5.0, 60.0])
 @pytest.mark.parametrize(("sigma", "steps"), [(2.0, 40), (1.0, 3000), (5.0, 17), (3.3, 2823)])
-def test_each_delta_is_that_of_the_theorem(sigma: float, steps: int, clones: float) -> None:
+def test_each_delta_is_that_of_the_theorem(
+    sigma: float, steps: int, clones: float, rate: float
+) -> None:
     """Against the theorem's formula, with the library's own bounds of random allocation."""
     base, fall = tb.Gaussian(sigma), math.log(max(steps / clones, 1.2))
     pair = base.pair(Direction.REMOVE)
-    found = _Hidden.of(pair, steps, fall, 1e-9)
+    found = _Hidden.of(pair, steps, rate, fall, 1e-9)
     with mpmath.workdps(40):
         m, x = 1 / mpmath.mpf(sigma), mpmath.mpf(fall)
         one = mpmath.ncdf(m / 2 - x / m) - mpmath.exp(x) * mpmath.ncdf(-m / 2 - x / m)
-        changed = (steps - 1) * mpmath.exp(-x) * one
+        changed = (steps - 1) * rate * mpmath.exp(-x) * one
         assert changed <= found.changed <= changed * (1 + 1e-6)
-    chances = stats.binom.pmf(np.arange(steps), steps - 1, math.exp(-fall))
+    empty = 1 - rate + rate * math.exp(-fall)
+    chances = stats.binom.pmf(np.arange(steps), steps - 1, empty)
     likely = [j for j in range(1, steps + 1) if chances[j - 1] > 1e-3]
     epsilons = np.array([0.0, 0.3, 1.0]) / sigma / math.sqrt(likely[0])
     upper = found.delta(epsilons, _delta(pair, epsilons))
@@ -163,22 +241,27 @@ def test_one_run_of_the_base_is_known_at_all_epsilons_together(sigma: float) -> 
 
 @pytest.mark.parametrize("fall", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize(("sigma", "steps"), [(1.0, 2), (1.0, 1000), (0.7, 10**9)])
-def test_what_other_records_change_is_not_below_it(sigma: float, steps: int, fall: float) -> None:
-    found = _change(tb.Gaussian(sigma).pair(Direction.REMOVE), steps, fall)
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_what_other_records_change_is_not_below_it(
+    sigma: float, steps: int, rate: float, fall: float
+) -> None:
+    found = _change(tb.Gaussian(sigma).pair(Direction.REMOVE), steps, rate, fall)
     with mpmath.workdps(40):
         m, x = 1 / mpmath.mpf(sigma), mpmath.mpf(fall)
         one = mpmath.ncdf(m / 2 - x / m) - mpmath.exp(x) * mpmath.ncdf(-m / 2 - x / m)
-        truth = (steps - 1) * mpmath.exp(-x) * one
+        truth = (steps - 1) * mpmath.mpf(rate) * mpmath.exp(-x) * one
         assert truth <= found <= truth * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("fall", [0.1, 0.7, 2.0])
+@pytest.mark.parametrize("fall", [0.1, 0.7, 2.0, math.inf])
+@pytest.mark.parametrize("rate", [1.0, 0.3])
 @pytest.mark.parametrize("steps", [2, 3, 9])
-def test_no_number_of_hidden_batches_is_too_unlikely(steps: int, fall: float) -> None:
+def test_no_number_of_hidden_batches_is_too_unlikely(steps: int, rate: float, fall: float) -> None:
     """Fewer hidden batches show more: each tail of the chances is at least the exact one."""
-    found = _Hidden.of(tb.Gaussian(2.0).pair(Direction.REMOVE), steps, fall, 1e-9)
+    found = _Hidden.of(tb.Gaussian(2.0).pair(Direction.REMOVE), steps, rate, fall, 1e-9)
+    assert (found.changed == 0.0) == (fall == math.inf)
     with mpmath.workdps(40):
-        kappa, n = mpmath.exp(-mpmath.mpf(fall)), steps - 1
+        kappa, n = 1 - mpmath.mpf(rate) * (1 - mpmath.exp(-mpmath.mpf(fall))), steps - 1
         truths = [mpmath.binomial(n, j) * kappa**j * (1 - kappa) ** (n - j) for j in range(n + 1)]
         # 1, which stands for fewer than are listed, and then each number up to the last one
         most = len(found.chances) - 1
@@ -282,6 +365,38 @@ def test_a_sample_of_a_shuffle_is_hidden_too() -> None:
     sampled = (tb.Gaussian(1.0).shuffled(1000).subsampled(0.1) * 10).epsilon(1e-5)
     told = (tb.Gaussian(1.0).subsampled(0.1) * 10).epsilon(1e-5)
     assert sampled.lower < sampled.upper < 0.7 * told.upper
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "rate", "epochs", "least", "most"),
+    [
+        # with the order told: 2.855, 0.7896, 12.26 and 10.46
+        (1.0, 1000, 0.1, 10, 0.03793, 0.0413),
+        (3.3, 2823, 0.1, 42, 0.00913, 0.009672),
+        (0.5, 1000, 0.1, 10, 1.174, 1.28),
+        (1.0, 1000, 0.5, 10, 0.2207, 0.3327),
+    ],
+)
+def test_known_intervals_of_samples(
+    sigma: float, steps: int, rate: float, epochs: int, least: float, most: float
+) -> None:
+    found = (tb.Gaussian(sigma).shuffled(steps).subsampled(rate) * epochs).epsilon(1e-5)
+    assert found.lower == pytest.approx(least, rel=1e-3)
+    assert found.upper == pytest.approx(most, rel=1e-2)
+
+
+def test_a_sample_of_a_sample_has_at_most_the_others_of_the_first() -> None:
+    epoch = tb.Gaussian(1.0).shuffled(1000)
+    twice, once = epoch.subsampled(0.2).subsampled(0.5), epoch.subsampled(0.1)
+    assert once.delta(0.01).upper <= twice.delta(0.01).upper
+    assert twice.delta(0.01).upper < tb.Gaussian(1.0).subsampled(0.1).delta(0.01).lower / 2
+
+
+def test_the_record_of_an_epoch_on_all_is_hidden_as_that_of_an_epoch() -> None:
+    epoch = tb.Gaussian(2.0).shuffled(100)
+    assert epoch.subsampled(1.0).delta(0.1) == epoch.delta(0.1)
+    rarely = epoch.subsampled(1.0 - 1e-9).delta(0.1).upper
+    assert rarely == pytest.approx(epoch.delta(0.1).upper, rel=1e-2)
 
 
 def test_divergences_are_those_of_one_run_an_epoch() -> None:

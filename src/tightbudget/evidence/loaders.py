@@ -74,10 +74,13 @@ def _sampler(m: Mechanism) -> Iterator[tuple[str, str]]:
                 f"each step draws a new uniform batch of exactly this size, {way}",
             )
         case Shuffled():
+            size = "equal size"
+            if m.smaller:
+                size = f"one size, but {m.smaller:,} that may have fewer records"
             yield (
                 f"epochs of {m.steps:,} shuffled batches",
-                "each record is in one batch of each epoch, in an order that is drawn without a "
-                "look at the data; the lower bound is that of a fresh uniform shuffle",
+                "each record is in one batch of each epoch, by a fresh uniform shuffle of all, cut "
+                f"into batches of {size}",
             )
         case Allocated():
             yield (

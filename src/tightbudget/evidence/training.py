@@ -146,10 +146,8 @@ def _truncated(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> 
 
 
 def _shuffle(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> Composition:
-    # The lower bound looks at the largest of the noisy sums, whose law does not depend on which
-    # batch the record is in: it holds with a smaller last batch, too
     each, epochs = _epochs(table, batch, n)
-    return step.shuffled(each) * epochs
+    return step.shuffled(each, smaller=int(n % batch > 0 and each > 1)) * epochs
 
 
 def _allocation(step: Gaussian, batch: int, n: int, table: Mapping[str, Any]) -> Composition:

@@ -311,6 +311,15 @@ class Mechanism(Composable):
         """The dominating pair for this direction."""
         raise NotImplementedError
 
+    def pair_in_sample(self, direction: Direction, rate: float) -> Pair:
+        """The dominating pair of one run on a sample that has the record.
+
+        Args:
+            direction: which side of the pair has the record.
+            rate: the chance of each other record to be in the sample, > 0.
+        """
+        return self.pair(direction)
+
     def pairs_of_run(self, direction: Direction) -> tuple[tuple[Pair, int], ...]:
         """Pairs, each with how often it runs, that together dominate one run in this direction.
 
@@ -461,12 +470,13 @@ class Mechanism(Composable):
         """
         return _derived("allocated", self, steps, each_in)
 
-    def shuffled(self, steps: int) -> Mechanism:
+    def shuffled(self, steps: int, smaller: int = 0) -> Mechanism:
         """Returns one epoch of ``steps`` runs of this mechanism on the batches of a shuffle.
 
-        The data are permuted and cut into batches; see :class:`tightbudget.Shuffled`.
+        The data are permuted and cut into batches, of which ``smaller`` have fewer records than the
+        others, as a last batch may; see :class:`tightbudget.Shuffled`.
         """
-        return _derived("shuffled", self, steps)
+        return _derived("shuffled", self, steps, smaller)
 
     def batches(
         self, batch: int, of: int, replacement: bool = False, sensitivity_of: str = "clip"

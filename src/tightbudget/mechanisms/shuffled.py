@@ -26,7 +26,7 @@ from tightbudget.numerics.special import (
     log_normal_tail,
     log_normal_tail_slack,
 )
-from tightbudget.numerics.validate import positive_count, refuse
+from tightbudget.numerics.validate import count, positive_count, refuse
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Pair
@@ -48,8 +48,9 @@ _MOST_STEPS = 10**9  # batches; up to here the powers' exponents keep seven digi
 class Shuffled(Derived):
     """One epoch over shuffled batches: each record is in exactly one of ``steps`` batches.
 
-    The records are permuted afresh for every epoch and cut into ``steps`` batches of equal size;
-    each batch's sum of clipped records is released with Gaussian noise. The neighbour has one
+    The records are permuted afresh for every epoch, each order as likely, and cut into ``steps``
+    batches of equal size, but that ``smaller`` of them have fewer records, as a last batch may.
+    Each batch's sum of clipped records is released with Gaussian noise. The neighbour has one
     record zeroed: its place in the permutation stays, empty (``Neighbouring.ZERO_OUT``).
     ``mechanism * epochs`` is a training run.
 
@@ -67,12 +68,18 @@ class Shuffled(Derived):
     place. The largest of the noisy sums, cut into cells, is a function of the outputs; so is a sum
     over the batches of exponentials of them, rounded to a lattice; and the sum of all batches, a
     Gaussian mechanism with steps^(1/2) times the noise. The lower bound is that of the one that
-    tells most at delta = 1e-6. The lower bound of an epoch on a sample of the records is that of
-    data in which all other records are 0.
+    tells most at delta = 1e-6.
+
+    In an epoch on a sample (``shuffled(steps).subsampled(rate)``) all places are permuted and cut,
+    and a record that is not in the sample leaves its place empty. Empty places hide the record: its
+    upper bound is that of random allocation to at least the share 1 - rate of the batches. Its
+    lower bound is that of data in which all other records are 0. An epoch that draws its sample
+    first, and cuts it into equal batches, has no bound here.
 
     Examples at delta = 1e-5: ``Gaussian(0.5).shuffled(1000)`` has an epsilon in [9.9966, 9.9973],
     where Poisson sampling with the same batch size has 3.24; 10 epochs of
     ``Gaussian(1.0).shuffled(1000)`` one in [4.48, 6.36], where a permutation that is told has 17.9.
+    10 epochs of ``Gaussian(1.0).shuffled(1000).subsampled(0.1)`` have one in [0.0379, 0.0413].
 
     Renyi divergences have the upper bound of one ``base`` per epoch.
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "How private are DP-SGD
@@ -83,14 +90,17 @@ class Shuffled(Derived):
         base: the Gaussian mechanism of one batch; its sensitivity is the norm that each record is
             clipped to, and its sigma the standard deviation of the noise on a batch's sum.
         steps: how many batches an epoch has, an integer from 1 to 10^9.
+        smaller: how many of them have fewer records than the others, an integer from 0 to
+            ``steps - 1``: 1 where a last batch has what is left.
 
     Raises:
-        ParameterError: ``base`` is not a :class:`~tightbudget.Gaussian`, or ``steps`` is out of
-            its range.
+        ParameterError: ``base`` is not a :class:`~tightbudget.Gaussian`, or ``steps`` or
+            ``smaller`` is out of its range.
         RelationError: ``base`` was declared for another relation than ``Neighbouring.ZERO_OUT``.
     """
 
     steps: int
+    smaller: int = 0
 
     kind: ClassVar[str] = "shuffled"
     key: ClassVar[str] = "shuffled"
@@ -115,12 +125,24 @@ class Shuffled(Derived):
                     f"shuffled batches hold for {Neighbouring.ZERO_OUT} (a record's place stays, "
                     f"empty), but {relation} was declared"
                 )
-        self._set(steps=steps, relation=Neighbouring.ZERO_OUT)
+        smaller = count(smaller=self.smaller)
+        if smaller >= steps:
+            raise refuse("smaller", f"be below steps ({steps})", self.smaller)
+        self._set(steps=steps, smaller=smaller, relation=Neighbouring.ZERO_OUT)
+
+    def _hiding(self) -> int:
+        """Counts the batches that the upper bound hides a record in, which have one size."""
+        return self.steps - self.smaller  # guard: small-batches-hide-less
 
     def pair(self, direction: Direction) -> Pair:
         """Returns the upper bound for a direction: that of hidden records, or of one ``base``."""
+        return self.pair_in_sample(direction, 1.0)
+
+    def pair_in_sample(self, direction: Direction, rate: float) -> Pair:
+        """Returns the upper bound of an epoch that has the record, the others with chance rate."""
         assert isinstance(self.base, Gaussian)
-        above = above_shuffled(self.base, self.steps) if self.steps > 1 else None
+        hiding = self._hiding()
+        above = above_shuffled(self.base, hiding, rate) if hiding > 1 else None
         return (above or self.base).pair(direction)
 
     def worst_of_order(self, order: float) -> Mechanism | None:

@@ -1,4 +1,4 @@
-"""The pair above an epoch of shuffled batches, in which other records take the place of nothing.
+"""The pair above an epoch of shuffled batches, among whose places others are, or look, empty.
 
 Take one record of each batch: the record in question, and of each other batch one at random. Give
 away which records are taken, and in which batches all others are. Every order of those taken is
@@ -28,6 +28,21 @@ changes the law of all outputs by D at most, in total variation, and P(A) - e^ep
 (1 + e^eps) (steps - 1) D. The laws with clones are mixtures over what is given away and over M,
 which have the same weights on both sides, and delta is jointly convex. Random allocation bounds
 steps that are chosen after seeing earlier outputs. ∎
+
+A sample. Let each record be in the sample with the chance q, or leave its place empty. A batch with
+a taken record then has the law (1 - q) N(s) + q N(s + g(y)), which is N(s) with probability
+1 - q (1 - kappa), but for q D. So the theorem holds for an epoch that has the record, with these in
+place of kappa and D, and with D = 0 for kappa = 0, where only places that are empty hide it. The
+pair of an epoch whose record is in the sample with the chance q, too, is made of that one
+(``Subsampled``).
+
+Batches of different sizes. Let b be the largest size. Take a record of a batch of b_i records with
+probability b_i / b only, and that of the record in question for certain. Each order of those taken
+is as likely again: where the batches T have one each, a way to take them has the probability
+b^-(|T| - 1) times that the other batches have none, whichever batch the record in question is in.
+T has all batches of the largest size. Give away so many of the others in T, chosen at random, and
+their batches, that as many are left as there are batches of the largest size: the record is in any
+of those left, each as likely. So the theorem holds with their number in place of ``steps``.
 
 delta_j falls as j rises: the average of j ratios rises in convex order where some are left out. So
 a j may stand for all larger ones. Each epsilon has a best kappa, and the curve of the best ones is
@@ -94,14 +109,16 @@ _GAIN = 0.7  # the least share of the delta of one Gaussian run that is worth a 
 
 # A curve takes half a second.
 @functools.lru_cache(maxsize=64)
-def above_shuffled(base: Gaussian, steps: int) -> FromCurve | None:
-    """Makes the pair above an epoch of ``steps`` shuffled batches.
+def above_shuffled(base: Gaussian, steps: int, rate: float = 1.0) -> FromCurve | None:
+    """Makes the pair above an epoch of ``steps`` shuffled batches, which has the record.
 
     Guarantee: it dominates the epoch in both directions, for ``Neighbouring.ZERO_OUT``.
 
     Args:
         base: the Gaussian mechanism of one batch.
-        steps: how many batches of equal size an epoch has, at least 2.
+        steps: how many batches of the largest size an epoch has, at least 2.
+        rate: the chance of each other record to be in the sample that is shuffled, in (0, 1]; the
+            places of those that are not stay empty.
 
     Returns:
         None where no delta is below that of one run of ``base`` by much: clones are too rare.
@@ -111,10 +128,13 @@ def above_shuffled(base: Gaussian, steps: int) -> FromCurve | None:
     # about four deltas of random allocation at epsilon = 0
     deviation = math.sqrt(math.expm1(min(m, 1.0) ** 2) / steps)
     shares = [share * deviation for share in _SHARES]
-    falls = [(_least_fall(pair, steps, share), share) for share in shares]
-    if falls[0][0] is None or not within_reach(pair, Direction.REMOVE):
+    each = [(_least_fall(pair, steps, rate, share), share) for share in shares]
+    falls = [(fall, share) for fall, share in each if fall is not None]
+    if rate < 1.0:  # empty places alone change nothing
+        falls.append((math.inf, shares[-1]))
+    if not falls or not within_reach(pair, Direction.REMOVE):
         return None
-    ways = [_Hidden.of(pair, steps, fall, share) for fall, share in falls if fall is not None]
+    ways = [_Hidden.of(pair, steps, rate, fall, share) for fall, share in falls]
 
     def best(epsilons: FloatArray) -> FloatArray:
         alone = _delta(pair, epsilons)
@@ -127,21 +147,25 @@ def above_shuffled(base: Gaussian, steps: int) -> FromCurve | None:
     return FromCurve(epsilons, np.minimum(deltas, 1.0), relation=Neighbouring.ZERO_OUT)
 
 
-def _change(pair: Pair, steps: int, fall: float) -> float:
-    """An upper bound of (steps - 1) D for kappa = e^-fall."""
+def _change(pair: Pair, steps: int, rate: float, fall: float) -> float:
+    """An upper bound of (steps - 1) rate D for kappa = e^-fall."""
+    if fall == math.inf:
+        return 0.0
     # guard: change-of-all-batches
     each = mul_up(exp_up(-fall), float(_delta(pair, np.array([fall]))[0]))
-    return mul_up(float(steps - 1), each)
+    return mul_up(float(steps - 1), mul_up(rate, each))
 
 
-def _least_fall(pair: Pair, steps: int, changed: float) -> float | None:
+def _least_fall(pair: Pair, steps: int, rate: float, changed: float) -> float | None:
     """The least fall, about, that changes at most ``changed``; None where it leaves no clone."""
     low, high = 0.0, math.log(steps)
-    if _change(pair, steps, high) > changed:
+    if _change(pair, steps, rate, high) > changed:
         return None
     while high - low > 5e-3 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _change(pair, steps, middle) > changed else (low, middle)
+        low, high = (
+            (middle, high) if _change(pair, steps, rate, middle) > changed else (low, middle)
+        )
     return high
 
 
@@ -200,17 +224,20 @@ class _Hidden:
     averages: tuple[_Average | None, ...]
 
     @staticmethod
-    def of(pair: Pair, steps: int, fall: float, least: float) -> _Hidden:
+    def of(pair: Pair, steps: int, rate: float, fall: float, least: float) -> _Hidden:
         """The deltas for kappa = e^-fall.
 
         Args:
             pair: that of one batch.
             steps: batches of an epoch.
-            fall: > 0.
+            rate: the chance of each other record to be in the sample.
+            fall: > 0; inf where no record is a clone of an empty place.
             least: a chance; numbers that are less likely to be undercut are not listed.
         """
         # guard: chance-of-a-clone-rounded-down
-        kappa = Fraction(exp_down(-fall))
+        kappa = Fraction(exp_down(-fall)) if fall < math.inf else Fraction(0)
+        # guard: empty-place-or-clone
+        kappa = 1 - Fraction(rate) * (1 - kappa)
         expected = (steps - 1) * float(kappa)
         deviation = math.sqrt(expected * (1.0 - float(kappa)))
         few = 1.0 + expected + deviation * float(sp.ndtri(max(min(least, 0.5), 1e-300)))
@@ -224,7 +251,7 @@ class _Hidden:
             for (_, upper), (lower, _) in pairwise([*at_least, (0.0, 0.0)])
         ]
         averages = [None if j == 1 else _Average.of(pair, j) for j in (1, *hidden)]
-        return _Hidden(_change(pair, steps, fall), tuple(chances), tuple(averages))
+        return _Hidden(_change(pair, steps, rate, fall), tuple(chances), tuple(averages))
 
     def delta(self, epsilons: FloatArray, alone: FloatArray) -> FloatArray:
         """Upper bounds of delta at the epsilons, where ``alone`` are those of one batch."""

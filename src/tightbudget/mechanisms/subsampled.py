@@ -40,7 +40,8 @@ class Subsampled(Derived):
     Guarantee: holds for neighbours that differ by the presence of one record
     (``Neighbouring.ADD_OR_REMOVE``), in both directions, tracked separately; the base's
     pair must be stated for the same relation (record present against absent). A base that is
-    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do.
+    declared for ``Neighbouring.ZERO_OUT`` must take a zeroed record for an absent one, as sums do:
+    in an epoch of shuffled batches, a record that is not in the sample leaves its place empty.
     Source: Zhu, Dong, Wang 2022 (dominating pairs), Theorem 11.
 
     Args:
@@ -73,11 +74,12 @@ class Subsampled(Derived):
         return self.rate == 0.0 or self.base.is_mutual()
 
     def pair(self, direction: Direction) -> Pair:
-        base = self.base.pair(direction)
-        if self.rate == 1.0:
-            return base
         if self.rate == 0.0:
             return AtomicPair.from_masses(exact(1.0), exact(1.0))
+        # guard: others-in-the-sample
+        base = self.base.pair_in_sample(direction, self.rate)
+        if self.rate == 1.0:
+            return base
         # guard: direction-record-removed
         return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
 

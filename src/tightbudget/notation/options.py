@@ -47,7 +47,13 @@ SAMPLERS = {
             mark="allocated",
             epoch=True,
         ),
-        Sampler("shuffled", "Shuffle", {"steps": "shuffled"}, mark="shuffled", epoch=True),
+        Sampler(
+            "shuffled",
+            "Shuffle",
+            {"steps": "shuffled", "smaller": "smaller"},
+            mark="shuffled",
+            epoch=True,
+        ),
         Sampler(
             "batches",
             "Fixed batches",
@@ -112,6 +118,12 @@ OPTIONS = {
         "with --times.",
         "Batches of an epoch",
         first="1000",
+    ),
+    "smaller": Option(
+        "With --shuffled: how many of the batches have fewer records than the others; 1 where the "
+        "last one has what is left, 0 if not given.",
+        "Smaller batches",
+        blank="0",
     ),
     "batch": Option(
         "Batches of exactly so many records, drawn anew for each run; with --of.",

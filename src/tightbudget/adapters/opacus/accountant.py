@@ -41,15 +41,15 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
     Attributes:
         history: (noise multiplier, sample rate, steps) of Poisson samples, in order, as in Opacus's
             accountants.
-        passes: (noise multiplier, batches, passes, steps) of loaders that cut the data in batches,
-            in order; see :func:`dp_sgd_pass`.
+        passes: (noise multiplier, batches, smaller, passes, steps) of loaders that cut the data in
+            batches, in order; see :func:`dp_sgd_pass`.
         draws: (noise multiplier, batch, of, steps) of loaders that draw batches with replacement,
             in order; see :func:`dp_sgd_batch`.
     """
 
     def __init__(self) -> None:
         self.history: list[tuple[float, float, int]] = []
-        self.passes: list[tuple[float, int, int, int]] = []
+        self.passes: list[tuple[float, int, int, int, int]] = []
         self.draws: list[tuple[float, int, int, int]] = []
         self._stopping: StoppingCallback[Any] | None = None
         self._counted: tuple[float, float, int] | None = None  # the entry that step wrote last
@@ -121,7 +121,7 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
         return Composition(
             (
                 *((dp_sgd_step(s, q, relation=relation), k) for s, q, k in checked(self.history)),
-                *((dp_sgd_pass(s, t), k) for s, t, k, _ in passes),
+                *((dp_sgd_pass(s, t, less), k) for s, t, less, k, _ in passes),
                 *((dp_sgd_batch(s, b, n), k) for s, b, n, k in checked_draws(self.draws)),
             )
         )
@@ -224,13 +224,15 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
             self._stopping.step(mechanism)
         _add(self.draws, float(noise_multiplier), *draws)
 
-    def _pass_hook(self, loader: Any, sampler: Any, batches: int) -> Callable[[DPOptimizer], None]:
+    def _pass_hook(
+        self, loader: Any, sampler: Any, batches: tuple[int, int]
+    ) -> Callable[[DPOptimizer], None]:
         """Makes the hook for a loader that cuts the data into batches.
 
         Args:
             loader: the loader, whose order and batch size are read again in each pass.
             sampler: the batch sampler of the loader, which counts.
-            batches: the number of batches that :func:`batches_of_pass` has returned for the loader.
+            batches: the two numbers that :func:`batches_of_pass` has returned for the loader.
         """
         # the pass that the last step belongs to, its steps, their noise, and where it is counted
         this, steps, noise, counted_in = sampler.begun, sampler.drawn, 0.0, self.passes
@@ -252,7 +254,7 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
             if fresh and batches_of_pass(loader) != batches:  # guard: loader-cuts-as-before
                 must = f"stay {batches}, as when make_private was called"
                 now = batches_of_pass(loader)
-                raise refuse("the number of unknown batches of a pass", must, now)
+                raise refuse("the unknown batches of a pass, and the smaller ones", must, now)
             steps = 0 if fresh else steps
             # a checkpoint that is loaded within a pass brings other passes, without this one
             lost = self.passes is not counted_in  # guard: pass-outlives-a-checkpoint
@@ -262,26 +264,26 @@ class TightAccountant(IAccountant):  # type: ignore[misc]
             steps += 1
             where = self._last_pass(sigma, batches)
             assert where is not None
-            _, _, passes, counted = self.passes[where]
-            self.passes[where] = (sigma, batches, passes, counted + 1)
+            *_, passes, counted = self.passes[where]
+            self.passes[where] = (sigma, *batches, passes, counted + 1)
 
         return hook
 
-    def _last_pass(self, noise_multiplier: float, batches: int) -> int | None:
-        """Returns the index of the last entry of :attr:`passes` with these two numbers, if any."""
+    def _last_pass(self, noise_multiplier: float, batches: tuple[int, int]) -> int | None:
+        """Returns the index of the last entry of :attr:`passes` with these numbers, if any."""
         for i in reversed(range(len(self.passes))):
-            if self.passes[i][0] == noise_multiplier and self.passes[i][1] == batches:
+            if tuple(self.passes[i][:3]) == (noise_multiplier, *batches):
                 return i
         return None
 
-    def _begin_pass(self, noise_multiplier: float, batches: int) -> None:
+    def _begin_pass(self, noise_multiplier: float, batches: tuple[int, int]) -> None:
         """Counts one pass, of which no step was made yet."""
-        mechanism = dp_sgd_pass(noise_multiplier, batches)
+        mechanism = dp_sgd_pass(noise_multiplier, *batches)
         if self._stopping is not None:
             self._stopping.step(mechanism)
-        kind, passes = (noise_multiplier, batches), self.passes
-        if passes and tuple(passes[-1][:2]) == kind:
-            _, _, often, steps = passes[-1]
+        kind, passes = (noise_multiplier, *batches), self.passes
+        if passes and tuple(passes[-1][:3]) == kind:
+            *_, often, steps = passes[-1]
             passes[-1] = (*kind, often + 1, steps)  # guard: each-pass-counts
         else:
             passes.append((*kind, 1, 0))

@@ -62,12 +62,12 @@ def watched(loader: Any) -> Any:
     return sampler
 
 
-def batches_of_pass(loader: Any) -> int:
+def batches_of_pass(loader: Any) -> tuple[int, int]:
     """Counts the batches of a pass of which nobody knows which one a record is in.
 
     Returns:
-        the number of batches if the loader shuffles all records; 1 if the order may be known, or if
-        some records may be left out.
+        the number of batches, and of those that are smaller than the others, if the loader shuffles
+        all records; (1, 0) if the order may be known, or if some records may be left out.
 
     Raises:
         ParameterError: a record may be in several batches of a pass, or the order is not known to
@@ -80,14 +80,17 @@ def batches_of_pass(loader: Any) -> int:
     elif type(order) is SubsetRandomSampler:
         size, drawn = len(set(order.indices)), len(order.indices)
     elif type(order) is SequentialSampler:
-        return 1
+        return 1, 0
     else:
         must = f"visit each record once in a pass, in an order that no data decides ({PAGE})"
         raise refuse("data_loader.sampler", must, order)
     if drawn > size:
         raise refuse("data_loader.sampler", f"visit each record once in a pass ({PAGE})", order)
-    left_out = batches.drop_last and drawn % batches.batch_size
-    return 1 if drawn < size or left_out else len(batches)
+    last = drawn % batches.batch_size
+    if drawn < size or (batches.drop_last and last):
+        return 1, 0
+    # guard: last-batch-may-be-smaller
+    return len(batches), int(last > 0 and len(batches) > 1)
 
 
 def replaced(loader: Any) -> tuple[int, int] | None:

@@ -30,18 +30,34 @@ def checked(history: object) -> list[tuple[float, float, int]]:
     ]
 
 
-def checked_passes(passes: object) -> list[tuple[float, int, int, int]]:
-    """Returns the entries of a list of passes as plain numbers; refuses any other list."""
-    entries = _entries("passes", passes, "noise multiplier, batches, passes, steps")
+def checked_passes(passes: object) -> list[tuple[float, int, int, int, int]]:
+    """Returns the entries of a list of passes as plain numbers; refuses any other list.
+
+    An entry without the number of smaller batches is that of an older checkpoint, which does not
+    know whether the last batch was smaller: it counts as smaller.
+    """
+    if isinstance(passes, (tuple, list)):
+        # guard: older-pass-may-end-small
+        passes = [_with_smaller(entry) for entry in passes]
+    entries = _entries("passes", passes, "noise multiplier, batches, smaller, passes, steps")
     return [
         (
             non_negative(**{f"passes[{i}][0]": sigma}),
             positive_count(**{f"passes[{i}][1]": batches}),
-            count(**{f"passes[{i}][2]": often}),
-            count(**{f"passes[{i}][3]": steps}),
+            count(**{f"passes[{i}][2]": smaller}),
+            count(**{f"passes[{i}][3]": often}),
+            count(**{f"passes[{i}][4]": steps}),
         )
-        for i, (sigma, batches, often, steps) in enumerate(entries)
+        for i, (sigma, batches, smaller, often, steps) in enumerate(entries)
     ]
+
+
+def _with_smaller(entry: Any) -> Any:
+    """Adds the number of smaller batches to an entry (noise multiplier, batches, passes, steps)."""
+    if not isinstance(entry, (tuple, list)) or len(entry) != 4:
+        return entry
+    sigma, batches, often, steps = entry
+    return sigma, batches, int(batches != 1), often, steps
 
 
 def checked_draws(draws: object) -> list[tuple[float, int, int, int]]:

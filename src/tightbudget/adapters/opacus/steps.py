@@ -31,20 +31,19 @@ def dp_sgd_step(
     return base.subsampled(probability(sample_rate=sample_rate))
 
 
-def dp_sgd_pass(noise_multiplier: float, batches: int) -> Mechanism:
+def dp_sgd_pass(noise_multiplier: float, batches: int, smaller: int = 0) -> Mechanism:
     """Returns the mechanism of one pass of Opacus over shuffled batches.
 
     Guarantee: no two data sets that differ in one record are told apart better by a pass than by
     the upper bound of the mechanism. Source: see :class:`tightbudget.Shuffled`.
 
-    The relation is ``Neighbouring.ZERO_OUT``: a record's place is left empty. Batches may differ in
-    size, as the last one does: of all shuffles with so many batches, the one with batches of equal
-    size shows least. To see that, exchange the batches of a pass at random, which needs no data.
+    The relation is ``Neighbouring.ZERO_OUT``: a record's place is left empty.
 
     Args:
         noise_multiplier: the noise's standard deviation divided by the clipping norm, >= 0.
         batches: the number of batches that the data is cut into. With 1, the observer knows each
             record's batch.
+        smaller: how many batches have fewer records than the others: 1 where the last one has.
 
     Raises:
         ParameterError: an argument is refused.
@@ -52,7 +51,7 @@ def dp_sgd_pass(noise_multiplier: float, batches: int) -> Mechanism:
     sigma = non_negative(noise_multiplier=noise_multiplier)
     whole = _unsampled(sigma, Neighbouring.ZERO_OUT)
     parts = positive_count(batches=batches)
-    return whole if parts == 1 or sigma == 0.0 else whole.shuffled(parts)
+    return whole if parts == 1 or sigma == 0.0 else whole.shuffled(parts, smaller)
 
 
 def dp_sgd_batch(noise_multiplier: float, batch: int, of: int) -> Mechanism:
