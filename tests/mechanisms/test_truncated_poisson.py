@@ -82,13 +82,15 @@ def direct(rate: float, at_most: int, values: list[float], epsilon: float) -> tu
 def test_no_data_are_above_the_upper_bound_and_zeros_attain_the_lower_one(
     rate: float, at_most: int, of: int, epsilon: float
 ) -> None:
-    found = tb.Gaussian(1.0).truncated_poisson(rate, at_most, of).delta(epsilon)
+    batch = tb.Gaussian(1.0).truncated_poisson(rate, at_most, of)
+    found, instance = batch.delta(epsilon), batch.instance()
     for others in itertools.product((-1.0, 0.0, 1.0), repeat=of - 1):
         removed, added = direct(rate, at_most, [1.0, *others], epsilon)
         assert max(removed, added) <= found.upper * (1 + 1e-9)
     attained = max(direct(rate, at_most, [1.0] + [0.0] * (of - 1), epsilon))
-    assert found.lower <= attained * (1 + 1e-5)  # the grid's error
-    assert attained * (1 - 1e-4) <= found.lower
+    assert instance is not None
+    assert (instance * 1).delta(epsilon).lower <= attained * (1 + 1e-5)  # the grid's error
+    assert attained * (1 - 1e-4) <= found.lower <= found.upper
 
 
 @pytest.mark.parametrize(("rate", "at_most", "of"), [(0.5, 2, 4), (0.25, 3, 6), (0.875, 3, 5)])

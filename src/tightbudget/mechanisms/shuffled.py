@@ -12,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 from scipy import special as sp
 
-from tightbudget.errors import ParameterError, PrecisionError, RelationError
+from tightbudget.errors import ParameterError, RelationError
 from tightbudget.mechanisms.allocated import MOST_STEPS, Allocated
+from tightbudget.mechanisms.attained import telling_most
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian import Gaussian
@@ -37,7 +38,6 @@ from tightbudget.pairs.pair import Pair
 # outputs one run is enumerated, without a grid.
 _CELLS = 16_000
 _TAIL = 39.0  # a standard normal variable lies further out with less than the least mass, TINY
-_REFERENCE, _ROUGH = 1e-6, 0.05  # a delta, and a gap, at which lower bounds are compared
 # Below this clip over sigma, and up to so many batches, a sum of exponentials may tell most: with
 # less noise the largest sum does, and with more batches the lattice of the sum is too coarse.
 _STEEP, _MANY = 0.9, 10**5
@@ -174,7 +174,7 @@ class Shuffled(Derived):
         if quotient < _STEEP and self.steps <= _MANY:
             sums = SumOfExponentials(quotient, self.steps, relation=self.relation)
             each += [sums] * sums.is_close(runs)
-        return _telling_most(tuple(each), runs)
+        return telling_most(tuple(each), runs)
 
     def _all_batches(self) -> Gaussian:
         """The sum of all batches, in which the record counts once and the noise so often."""
@@ -215,22 +215,6 @@ class _Unhidden(Mechanism):
     @property
     def apart(self) -> str:
         return self.epoch.apart
-
-
-@functools.lru_cache(maxsize=256)
-def _telling_most(each: tuple[Mechanism, ...], runs: int) -> Composable:
-    """Returns so many runs of the mechanism whose epsilon is largest at a certain delta.
-
-    All are below the exact one: the choice affects width, never truth.
-    """
-
-    def told(mechanism: Mechanism) -> float:
-        try:
-            return (mechanism * runs).epsilon(_REFERENCE, _ROUGH).lower
-        except PrecisionError:
-            return 0.0
-
-    return max(each, key=told) * runs
 
 
 @dataclass(frozen=True)

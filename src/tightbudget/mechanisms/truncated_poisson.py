@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tightbudget.mechanisms.composition import Mechanism
+from tightbudget.mechanisms.attained import telling_most
+from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.either import EitherPair
 from tightbudget.mechanisms.gaussian import Gaussian
@@ -17,6 +18,7 @@ from tightbudget.mechanisms.group import scaled
 from tightbudget.mechanisms.mixture_of_gaussians import MixtureOfGaussians
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.subsampled import AddPair, RemovePair
+from tightbudget.mechanisms.truncated_below import OthersTurned
 from tightbudget.numerics.binomial import binomial_masses, binomial_tails
 from tightbudget.numerics.rounding import double_up, mul_down, next_down
 from tightbudget.numerics.validate import positive_count, probability, refuse
@@ -57,9 +59,11 @@ class TruncatedPoisson(Derived):
     "Fixed batches" of the documentation has the proof.
 
     The bounds are two. The lower bound is that of data in which all other records contribute 0:
-    then the record is in with chance (1 - p) rate + p c, and nothing else matters. The first pair
-    is below the one of Ganesh 2025, arXiv 2508.15089, Theorem 3.1, which takes both directions at
-    once.
+    then the record is in with chance (1 - p) rate + p c, and nothing else matters. For Gaussian
+    noise it is that of data in which all other records are one vector of the sensitivity's norm, at
+    an angle to the record, where that tells more: in a full batch the record moves the sum
+    further. The first pair is below the one of Ganesh 2025, arXiv 2508.15089, Theorem 3.1, which
+    takes both directions at once.
 
     Args:
         base: a mechanism with additive noise on a sum to which each record contributes at most
@@ -156,6 +160,20 @@ class TruncatedPoisson(Derived):
             return scaled(self.base, 2).subsampled(lower)
         least = next_down(next_down(mul_down(fits[0], self.rate) + mul_down(full[0], lower)))
         return self.base.subsampled(least if least >= _LEAST else 0.0)
+
+    def instance_of_runs(self, runs: int) -> Composable | None:
+        """Returns so many samples of those data sets that tell most.
+
+        In the one all other records contribute 0, in the other all are one vector.
+        """
+        alone, (fits, _) = self.instance(), self._cut
+        if alone is None:
+            return None
+        if isinstance(self.base, Gaussian) and fits[1] > 0.0 and self.rate < 1.0:
+            turned = OthersTurned.tried(self.base, self.rate, self.at_most, self.of)
+            if turned is not None and turned.is_close(runs):
+                return telling_most((alone, turned), runs)
+        return alone * runs
 
     @property
     def apart(self) -> str:
