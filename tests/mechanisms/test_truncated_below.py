@@ -166,7 +166,7 @@ def test_rectangles_hold_the_masses_of_both_data_sets() -> None:
         for there, found in ((True, p), (False, q)):
             law = sums_of_all_samples(rate, at_most, of - 1, there)
             for _ in range(40):
-                i, k = rng.integers(40, x.size - 40), rng.integers(40, y.size - 40)
+                i, k = int(rng.integers(40, x.size - 40)), int(rng.integers(40, y.size - 40))
                 truth = mpmath.fsum(
                     # from the sum of a full batch of others, with the second axis turned round
                     mpmath.mpf(chance)
