@@ -86,8 +86,8 @@ def log_moved(
         last -= 0.5 * max(0.0, (end - integrand.edge) / integrand.width) ** 2
     turned = integrand.rotated(x, widths)
     angle = t * np.arctan2(turned.side, turned.real)
-    least = power < 0.0
-    log = log + power * (_least_log_r(integrand, log_r, turned, widths) if least else log_r[1:])
+    largest = _least_log_r(integrand, log_r, turned, widths) if power < 0.0 else log_r[1:]
+    log = log + power * largest
     with np.errstate(over="ignore"):  # what overflows is inf, and not chosen
         total = np.exp(log + angle[:, 1:]) @ np.diff(x)
     after = _after(integrand, power, end, t, widths)
@@ -100,8 +100,7 @@ def log_moved(
     first = power * float(log_r[0]) + min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
     first = first - math.log(slower)
     if power < 0.0:  # ... and |R| is above its limit, too, where m a <= pi / 2
-        limit = float(integrand.about_log_r(np.array([-1e9 / m]))[0])
-        flat = power * limit - math.log(-start)
+        flat = power * _limit(integrand) - math.log(-start)
         first = np.where(m * widths <= 0.5 * math.pi, np.minimum(first, flat), first)
     first = first - 0.5 * start**2
     with np.errstate(over="ignore"):
@@ -109,6 +108,11 @@ def log_moved(
         total += np.exp(first + angle[:, 0])
     smooth = 0.5 * (widths / integrand.width) ** 2 if integrand.part else 0.0
     return np.asarray(np.log(outwards(total)) + 0.5 * widths**2 + smooth + _LOG_DENSITY_0)
+
+
+def _limit(integrand: Integrand) -> float:
+    """What ln R falls to on the left, about."""
+    return float(integrand.about_log_r(np.array([-1e9 / integrand.m]))[0])
 
 
 def _bins(integrand: Integrand, power: float, start: float, end: float) -> FloatArray:
@@ -283,8 +287,7 @@ def _flat(integrand: Integrand, power: float, shift: float, strips: FloatArray) 
     """
     if power > 0.0 or integrand.part:
         return np.full_like(strips, np.inf)
-    limit = float(integrand.about_log_r(np.array([-1e9 / integrand.m]))[0])
-    found = 0.5 * (shift**2 + strips**2) + power * limit * (1.0 + 1e-9)
+    found = 0.5 * (shift**2 + strips**2) + power * _limit(integrand) * (1.0 + 1e-9)
     return np.where(integrand.m * (shift + strips) <= 0.5 * math.pi, found, np.inf)
 
 

@@ -46,7 +46,7 @@ def valley(integrand: Integrand, c: float) -> float | None:
 
 
 def rough(integrand: Integrand, c: FloatArray) -> Rough:
-    """ln M and its derivatives at each of the ascending c > 0."""
+    """ln M and its derivatives at each c > 0, best in ascending order."""
     rule = rough_rule(integrand, float(np.max(c)))
     if rule.last - rule.first > _LONG and c.size > _TOGETHER:
         # smaller c need fewer nodes

@@ -136,7 +136,7 @@ class OthersTurned(Mechanism):
 
 
 def _sizes(base: Gaussian, sine: float) -> tuple[float, float]:
-    """Both parts of two vectors of at most the clip's length, over the noise: across and along."""
+    """Returns the parts of two vectors of at most the clip's length, over the noise."""
     clip = Fraction(base.sensitivity) / Fraction(base.sigma)
     across = _shorter(sine * float(clip))
     # guard: others-within-the-clip
