@@ -111,7 +111,7 @@ def log_moved(
 
 
 def _limit(integrand: Integrand) -> float:
-    """What ln R falls to on the left, about."""
+    """Returns about what ln R falls to on the left."""
     return float(integrand.about_log_r(np.array([-1e9 / integrand.m]))[0])
 
 
