@@ -406,6 +406,24 @@ def test_divergences_are_those_of_one_run_an_epoch() -> None:
     assert 0.0 < found.lower < found.upper
 
 
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+@pytest.mark.parametrize("relation", [None, tb.Neighbouring.ZERO_OUT])
+def test_divergences_of_a_sample_are_those_of_a_sampled_run(
+    rate: float, relation: tb.Neighbouring | None
+) -> None:
+    base = tb.Gaussian(2.0, relation=relation)
+    run = base.shuffled(100).subsampled(rate) * 3
+    for order in (2.0, 4.0, 30.0):
+        found = run.renyi(order)
+        assert found.upper == (base.subsampled(rate) * 3).renyi(order).upper
+        assert 0.0 < found.lower < found.upper
+    twice = base.shuffled(100).subsampled(0.5).subsampled(rate) * 3
+    assert twice.renyi(4.0).upper == pytest.approx(
+        (base.subsampled(0.5 * rate) * 3).renyi(4.0).upper, rel=1e-4
+    )
+    assert run.renyi(math.inf).upper == math.inf
+
+
 def test_the_numbers_of_averages_ascend() -> None:
     numbers = shuffled_above._NUMBERS
     assert list(numbers) == sorted(set(numbers))

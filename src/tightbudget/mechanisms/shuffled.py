@@ -21,6 +21,7 @@ from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
 from tightbudget.mechanisms.shuffled_above import above_shuffled
 from tightbudget.mechanisms.shuffled_below import SumOfExponentials, masses_between
+from tightbudget.mechanisms.unhidden import Unhidden
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack, where
 from tightbudget.numerics.rounding import EXPM1, LOG1P, UNIT, FloatArray, mul_up, root_up
 from tightbudget.numerics.special import (
@@ -81,7 +82,7 @@ class Shuffled(Derived):
     ``Gaussian(1.0).shuffled(1000)`` one in [4.48, 6.36], where a permutation that is told has 17.9.
     10 epochs of ``Gaussian(1.0).shuffled(1000).subsampled(0.1)`` have one in [0.0379, 0.0413].
 
-    Renyi divergences have the upper bound of one ``base`` per epoch.
+    Renyi divergences have the upper bound of one ``base`` per epoch, or of a sample of it.
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "How private are DP-SGD
     implementations?", for the data sets; Feldman, McMillan, Talwar 2021, "Hiding among the clones",
     for the idea of the upper bound.
@@ -146,7 +147,7 @@ class Shuffled(Derived):
         return (above or self.base).pair(direction)
 
     def worst_of_order(self, order: float) -> Mechanism | None:
-        return _Unhidden(self, relation=self.relation)
+        return Unhidden(self, self.base, relation=self.relation)
 
     def instance(self) -> Mechanism | None:
         """Returns the largest of the noisy sums of the two data sets that the class describes.
@@ -198,23 +199,6 @@ class Shuffled(Derived):
     @property
     def apart(self) -> str:
         return "shuffled batches" if self.steps > 1 else ""
-
-
-@dataclass(frozen=True)
-class _Unhidden(Mechanism):
-    """An epoch below one run of its base, whose Renyi divergences are finite."""
-
-    epoch: Shuffled
-
-    def pair(self, direction: Direction) -> Pair:
-        return self.epoch.base.pair(direction)
-
-    def instance_of_runs(self, runs: int) -> Composable | None:
-        return self.epoch.instance_of_runs(runs)
-
-    @property
-    def apart(self) -> str:
-        return self.epoch.apart
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.gaussian_path import log_moment
 from tightbudget.mechanisms.gaussian_transform import NormalTransform
 from tightbudget.mechanisms.neighbouring import Neighbouring
+from tightbudget.mechanisms.unhidden import Unhidden
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, stack
 from tightbudget.numerics.rounding import (
     UNIT,
@@ -82,6 +83,14 @@ class Subsampled(Derived):
             return base
         # guard: direction-record-removed
         return (RemovePair if direction is Direction.REMOVE else AddPair)(base, self.rate)
+
+    def worst_of_order(self, order: float) -> Mechanism | None:
+        worst = self.base.worst_of_order(order)
+        if not isinstance(worst, Unhidden):
+            return None
+        # a sample of what dominates the base dominates a sample of the base
+        above = worst.above if worst.relation is None else worst.above.under(worst.relation)
+        return Unhidden(self, dataclasses.replace(self, base=above), relation=self.relation)
 
     def instance(self) -> Composable | None:
         """Returns a sample of the base's instance where no other record matters, else nothing.
