@@ -19,6 +19,7 @@ from tightbudget.mechanisms.shuffled_above import (
     _change,
     _delta,
     _Hidden,
+    _least_fall,
     _sums,
     above_shuffled,
 )
@@ -351,6 +352,13 @@ def test_more_batches_hide_more() -> None:
     ]
     assert uppers == sorted(uppers, reverse=True)
     assert uppers[-1] < uppers[0] / 50
+
+
+def test_others_that_are_hardly_ever_there_leave_little_to_search() -> None:
+    pair = tb.Gaussian(1.1).pair(Direction.REMOVE)
+    fall = _least_fall(pair, 1510, 2.4e-8, 1e-4)
+    assert fall is not None
+    assert 1e-4 < fall <= 1e-3
 
 
 def test_clones_that_are_too_rare_make_no_curve() -> None:

@@ -161,7 +161,8 @@ def _least_fall(pair: Pair, steps: int, rate: float, changed: float) -> float | 
     low, high = 0.0, math.log(steps)
     if _change(pair, steps, rate, high) > changed:
         return None
-    while high - low > 5e-3 * high:
+    # a fall below 1e-3 hides the record among 0.1 % more
+    while high - low > 5e-3 * high and high > 1e-3:
         middle = (low + high) / 2
         low, high = (
             (middle, high) if _change(pair, steps, rate, middle) > changed else (low, middle)
