@@ -622,6 +622,20 @@ def test_a_checkpoint_of_passes_brings_them_back() -> None:
     assert other.passes == [(1.0, 1, 0, 1, 6)]
 
 
+def test_not_all_batches_of_a_pass_are_smaller_than_the_others() -> None:
+    for batches, smaller in ((1, 1), (5, 5)):
+        message = rf"smaller must be below batches \({batches}\), got {smaller}"
+        with pytest.raises(tb.ParameterError, match=message):
+            dp_sgd_pass(1.0, batches, smaller)
+        passes = [(1.0, batches, smaller, 1, 1)]
+        state = {**adapter.TightAccountant().state_dict(), "passes": passes}
+        must = rf"passes\[0\]\[2\] must be below passes\[0\]\[1\] \({batches}\), got {smaller}"
+        with pytest.raises(tb.ParameterError, match=must):
+            adapter.TightAccountant().load_state_dict(state)
+    with pytest.raises(tb.ParameterError, match=r"smaller must be an integer >= 0, got 0\.5"):
+        dp_sgd_pass(1.0, 1, 0.5)  # type: ignore[arg-type]
+
+
 def test_a_checkpoint_without_the_size_of_the_last_batch_counts_it_as_smaller() -> None:
     accountant = adapter.TightAccountant()
     state = accountant.state_dict()

@@ -40,7 +40,7 @@ def checked_passes(passes: object) -> list[tuple[float, int, int, int, int]]:
         # guard: older-pass-may-end-small
         passes = [_with_smaller(entry) for entry in passes]
     entries = _entries("passes", passes, "noise multiplier, batches, smaller, passes, steps")
-    return [
+    plain = [
         (
             non_negative(**{f"passes[{i}][0]": sigma}),
             positive_count(**{f"passes[{i}][1]": batches}),
@@ -50,6 +50,11 @@ def checked_passes(passes: object) -> list[tuple[float, int, int, int, int]]:
         )
         for i, (sigma, batches, smaller, often, steps) in enumerate(entries)
     ]
+    for i, (_, batches, smaller, *_) in enumerate(plain):
+        if smaller >= batches:
+            must = f"be below passes[{i}][1] ({batches})"
+            raise refuse(f"passes[{i}][2]", must, smaller)
+    return plain
 
 
 def _with_smaller(entry: Any) -> Any:

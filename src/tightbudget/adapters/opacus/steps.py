@@ -6,7 +6,7 @@ from tightbudget.mechanisms.approximate_dp import ApproximateDP
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.neighbouring import Neighbouring
-from tightbudget.numerics.validate import non_negative, positive_count, probability
+from tightbudget.numerics.validate import count, non_negative, positive_count, probability, refuse
 
 
 def dp_sgd_step(
@@ -50,8 +50,10 @@ def dp_sgd_pass(noise_multiplier: float, batches: int, smaller: int = 0) -> Mech
     """
     sigma = non_negative(noise_multiplier=noise_multiplier)
     whole = _unsampled(sigma, Neighbouring.ZERO_OUT)
-    parts = positive_count(batches=batches)
-    return whole if parts == 1 or sigma == 0.0 else whole.shuffled(parts, smaller)
+    parts, less = positive_count(batches=batches), count(smaller=smaller)
+    if less >= parts:
+        raise refuse("smaller", f"be below batches ({parts})", smaller)
+    return whole if parts == 1 or sigma == 0.0 else whole.shuffled(parts, less)
 
 
 def dp_sgd_batch(noise_multiplier: float, batch: int, of: int) -> Mechanism:
