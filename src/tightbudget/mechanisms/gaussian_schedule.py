@@ -32,15 +32,18 @@ for what docs/explanation/rounding.md says under that name.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED
+from tightbudget.mechanisms.gaussian_transform_bounds import After
+from tightbudget.mechanisms.smooth_end import SmoothEnd
 from tightbudget.numerics.rounding import (
     EXP,
     LOG,
@@ -48,9 +51,11 @@ from tightbudget.numerics.rounding import (
     TURN,
     UNIT,
     FloatArray,
+    add_up,
     next_up,
     outwards,
 )
+from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
 from tightbudget.pairs.transform import ComplexArray, Line, Rough, Transform
 
 _DENSITY_0 = 1.0 / math.sqrt(2.0 * math.pi)  # within 3 units of 2^-53
@@ -75,6 +80,15 @@ _ALIKE = 0.06
 _VAGUE = 1e-6
 # ln of what a double holds, with room for sums
 _RANGE = 690.0
+# Widths of a smooth end, as shares of the least m: a narrow one takes more nodes, and beyond a wide
+# one those that are left over may still make M.
+_WIDTHS = tuple(2.0**-i for i in range(3, 10))
+_BEYOND = 3.0  # widths of a smooth end: what is larger there is not the end's own
+# Shares of the widest strip that a plan looks at: a large power of S asks for a narrow one.
+_SHARES = np.append([0.001, 0.004, 0.012], [0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97])
+# Cells of a bound beyond the nodes. Any values are sound.
+_CELL, _MOST_CELLS = 1.0 / 64.0, 10_000
+_NO_TAIL = 40.0  # standard deviations: the mass beyond is below 1e-300
 
 
 class Step(NamedTuple):
@@ -89,6 +103,22 @@ class Step(NamedTuple):
     m: float
     q: float
     runs: int
+
+
+class _Grown(NamedTuple):
+    """How much larger a modulus may be on a line Im y = width than at the nodes on the real axis.
+
+    Attributes:
+        near: (b - 1,) in each cell between nodes, over its value at the left node.
+        far: (b - 1,) the same, over its value at the right node; the larger of both is the bound.
+        before: to the left of all nodes, over its value there.
+        after: to the right of all nodes, over its value there.
+    """
+
+    near: FloatArray
+    far: FloatArray
+    before: float
+    after: float
 
 
 class _Rule(NamedTuple):
@@ -118,6 +148,8 @@ class _Tilted(NamedTuple):
         left: (n,) a bound of the terms at all nodes to the left of the rule.
         right: (n,) a bound of the terms at all nodes to the right of the rule.
         falls: (2, n) how fast R^p phi falls to the left and to the right, per unit of y.
+        vague: (n,) a bound of the relative error of each weight.
+        sides: (2, b - 1) ln w at the left and at the right end of the cells between the nodes.
     """
 
     y: FloatArray
@@ -129,6 +161,8 @@ class _Tilted(NamedTuple):
     left: FloatArray
     right: FloatArray
     falls: FloatArray
+    vague: FloatArray
+    sides: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +174,14 @@ class Schedule(Transform):
         q: (n,) the sampling rate of each step, in (0, 1).
         count: (n,) how often each step runs, integers as doubles.
         remove: whether P is the side that has the record.
+        end: weighs all integrands, where the largest losses of a removed record are left out.
     """
 
     m: FloatArray
     q: FloatArray
     count: FloatArray
     remove: bool
+    end: SmoothEnd | None = None
     _kept: dict[tuple[float, float], _Tilted] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -210,31 +246,101 @@ class Schedule(Transform):
             share = float(np.sum(size[inside]) / size[one]) * float(self.count[one])
             rows.append((float(self.m[one]), float(self.q[one]), share))
         m, q, count = (np.array(row) for row in zip(*rows, strict=True))
-        return Schedule(m, q, count, self.remove)
+        return Schedule(m, q, count, self.remove, self.end)
 
     def power(self, c: float) -> float:
         """The real part of the exponent z on the line Re s = c."""
         return 1.0 + c if self.remove else -c
+
+    # --------------------------------------------------- without the largest losses
+
+    def without_tail(self, log_mass: float, c: float) -> tuple[Schedule, float]:
+        # the losses of an added record have an end
+        if self.end is not None or not self.remove:
+            return self, 0.0
+        # 1 - w is at least Phi(-1 / width) everywhere
+        log_each = log_mass - math.log(float(np.sum(self.count)))
+        widest = min(0.5, float(self.m.min()), 4.0 / math.sqrt(1.0 - min(log_each, 0.0)))
+        scale = 2.0 ** math.floor(math.log2(widest))
+        end = self._end(log_mass, scale * _WIDTHS[0])
+        # narrow enough for the edge of the widest: those of others hardly differ
+        for share in _WIDTHS:
+            width = scale * share
+            if self._falls_beyond(SmoothEnd(end.edge, width), self.power(c)):
+                break
+        if width != end.width:
+            end = self._end(log_mass, width)
+        return dataclasses.replace(self, end=end, _kept={}), self.mass_beyond(end, log_mass)
+
+    def _end(self, log_mass: float, width: float) -> SmoothEnd:
+        """The first edge, of those with this width, beyond which there is about e^log_mass."""
+        means = self.odds + 0.5 * self.m**2
+        low, high = float(np.min(self.odds)), float(np.max(means + _NO_TAIL * self.m))
+        while high - low > 0.01 * width:
+            middle = 0.5 * (low + high)
+            many = math.log(self.mass_beyond(SmoothEnd.near(middle, width), log_mass)) > log_mass
+            low, high = (middle, high) if many else (low, middle)
+        return SmoothEnd.near(high, width)
+
+    def mass_beyond(self, end: SmoothEnd, log_mass: float) -> float:
+        """An upper bound, above 0, of the P-mass of all runs together that an end leaves out.
+
+        1 - w rises with y. It is at most a sum of steps, each from a place on, beyond which the
+        normal tails without the record and with it say how much there is.
+        """
+        half = 0.5 * self.m**2
+        places, steps = end.steps(log_mass - math.log(float(np.sum(self.count))))
+        total = np.zeros_like(self.m)
+        for place, step in zip(places.tolist(), steps.tolist(), strict=True):
+            if place == -math.inf:
+                total = total + step
+                continue
+            u = (place - np.stack([self.odds - half, self.odds + half])) / self.m
+            # a by its error; the place, m^2 / 2, the sum and the difference; m and the quotient
+            off = self.odds_error + 5.0 * UNIT * (abs(place) + np.abs(self.odds) + half)
+            off = off / self.m + 2.0 * UNIT * np.abs(u)
+            # |d ln tail(u) / du| <= |u| + 1
+            log = log_normal_tail(u) + log_normal_tail_slack(u)
+            without, lifted = np.exp(log + off * (np.abs(u) + 1.0 + off))  # pays: schedule-left-out
+            total = total + step * (without + self.q * lifted)
+        # exp, the roundings of q, products and the sums; a tail that underflows is below 1e-300
+        spare = 1.0 + (self.m.size + MOST_NESTED + EXP + 30.0) * UNIT
+        return add_up(float(self.count @ total) * spare, float(np.sum(self.count)) * 1e-300)
+
+    def _falls_beyond(self, end: SmoothEnd, power: float) -> bool:
+        """Whether w phi R^power is nowhere beyond the edge larger than at the edge, about."""
+        y = end.places(power, _GOAL)
+        y = y[(end.depth(y) > _BEYOND) | (y == end.edge)]
+        log_s = _log_s(y)
+        log = power * (log_s - log_s[0]) - 0.5 * end.depth(y) ** 2
+        x = np.maximum((end.edge - self.odds) / self.m + 0.5 * self.m, 0.0)[:, None]
+        step = (y - end.edge) / self.m[:, None]
+        log = log - np.min(step * (x + 0.5 * step), axis=0)
+        return bool(np.all(log <= log[0]))
 
     # ------------------------------------------------------------------- planning
 
     @property
     def farthest(self) -> float:
         # the integrand of the largest losses peaks at x = c m: a thousand standard deviations
-        return 1000.0 / float(self.m.max()) if self.remove else math.inf
+        most = 1000.0 / float(self.m.max()) if self.remove else math.inf
+        if self.end is None:
+            return most
+        # ... or it ends, where S^c is still a double
+        return max(most, _RANGE / float(_log_s(np.array(self.end.edge))))
 
     def rough(self, c: FloatArray) -> Rough:
         some = self.some
         h = some.fine
         ends = [some._ends(float(end), h, _GOAL) for end in (np.min(c), np.max(c))]
         y = h * np.arange(min(e[0] for e in ends), max(e[1] for e in ends) + 1, dtype=np.float64)
-        log_s = _log_s(y)
+        log_s, log_share = _log_s(y), some._log_share(y)[0]
         powers = 1.0 + c if self.remove else -c
         total = np.zeros((3, c.size))
         for m, odds, rest, count in zip(some.m, some.odds, some.log_rest, some.count, strict=True):
             x = (y - odds) / m + 0.5 * m
             log_r = log_s + rest
-            base = math.log(h * _DENSITY_0 / m) - 0.5 * x * x
+            base = math.log(h * _DENSITY_0 / m) - 0.5 * x * x + log_share
             weight = np.exp(base + np.multiply.outer(powers, log_r))
             value = np.sum(weight, axis=1)
             mean = weight @ log_r / value
@@ -246,7 +352,9 @@ class Schedule(Transform):
     @functools.cached_property
     def fine(self) -> float:
         """A step that tells M to some digits: a third of a standard deviation of the narrowest."""
-        return float(2.0 ** math.floor(math.log2(min(0.3 * float(self.m.min()), 0.8))))
+        least = float(self.m.min())
+        smooth = math.inf if self.end is None else 0.5 * self.end.width
+        return float(2.0 ** math.floor(math.log2(min(0.3 * least, 0.8, smooth))))
 
     def shifts(self, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         some = self.some
@@ -257,10 +365,17 @@ class Schedule(Transform):
         rise = at.weight @ np.exp(at.y - at.log_s) / at.total
         # a^2 / (2 m^2) - t a E[d ln S / dy], summed over the steps, is least here
         best = t * float(some.count @ rise) / float(some.count @ some.m**-2.0)
+        most = 0.9 * min(math.pi, 6.0 * float(self.m.max()))
+        if self.end is not None:
+            most = min(most, self.end.strip)
         for factor in (0.03, 0.1, 0.3, 1.0):
-            shift = np.minimum(factor * best, 0.9 * min(math.pi, 6.0 * float(self.m.max())))
+            shift = np.minimum(factor * best, most)
             shrink, turn, _ = _turned(at.y, shift[:, None], self.power(c))
-            moved = at.weight @ np.exp(self.power(c) * shrink - t[:, None] * turn).T
+            moved = np.exp(np.minimum(self.power(c) * shrink - t[:, None] * turn, _RANGE))
+            moved = at.weight @ moved.T
+            if self.end is not None:
+                over = [some._spilled(at, float(a), x) for a, x in zip(shift, turn * t[:, None])]
+                moved = moved + np.array(over).T
             each = np.log(moved) + 0.5 * (shift / some.m[:, None]) ** 2
             bound = some.count @ each
             better = bound < found[0]
@@ -286,10 +401,18 @@ class Schedule(Transform):
             below = x < power * m * _logistic(m * (x - 0.5 * m) + self.odds)
             low, high = np.where(below, x, low), np.where(below, high, x)
         near = low - reach
-        return (
-            math.floor(float(np.min(m * (near - 0.5 * m) + self.odds)) / h),
-            math.ceil(float(np.max(m * (far - 0.5 * m) + self.odds)) / h),
-        )
+        last = float(np.max(m * (far - 0.5 * m) + self.odds))
+        if power < 0.0:  # M(c) is 1 or more, and R^power rises no more
+            most = goal / -power - float(np.min(self.log_rest))
+            last = min(last, math.log(math.expm1(min(most, _RANGE))))
+        if self.end is not None:
+            y = self.end.places(power, goal)
+            x = (y - self.odds[:, None]) / m[:, None] + 0.5 * m[:, None]
+            log = power * self.log_rest[:, None] - 0.5 * np.maximum(x, 0.0) ** 2
+            log = power * _log_s(y) + np.max(log, axis=0) + self.end.log_share(y)[0]
+            above = np.flatnonzero(log >= -goal)
+            last = float(y[min(int(above[-1]) + 1 if above.size else 1, y.size - 1)])
+        return math.floor(float(np.min(m * (near - 0.5 * m) + self.odds)) / h), math.ceil(last / h)
 
     def _rule(self, c: float, h: float, width: float, goal: float = _GOAL) -> _Rule:
         """A rule with a step of at most h, whose nodes reach to where the terms are e^-goal."""
@@ -300,22 +423,39 @@ class Schedule(Transform):
     def _rule_of_line(self, c: float, t: float, tolerance: float) -> _Rule | None:
         """About the shortest rule for values up to c + i t, or None where none is short enough."""
         goal = min(_GOAL, 6.0 - math.log(tolerance / float(np.sum(self.count))))
-        some = self.some
-        widths = np.array([0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 0.97])
-        widths = widths * min(math.pi, 12.0 * float(self.m.min()))
+        rule = self._shortest(c, goal, math.pi, lambda some, at, w: some._moved(c, t, at, w))
+        return rule if rule is not None and rule.size * self.m.size <= _MOST else None
+
+    def _moved_rule(self, c: float, shift: float) -> _Rule | None:
+        """About the shortest rule for the integral of the modulus on Im y = shift, or None."""
+        widest = min(0.5 * math.pi, math.pi - shift)
+        return self._shortest(
+            c, _GOAL, widest, lambda some, at, w: some._moved_twice(c, at, w, shift)
+        )
+
+    def _shortest(
+        self, c: float, goal: float, widest: float,
+        moved: Callable[[Schedule, _Tilted, float], FloatArray],
+    ) -> _Rule | None:  # fmt: skip
+        """The rule with the fewest nodes of those for strips up to ``widest``.
+
+        ``moved`` bounds the integral of the modulus on both sides of a strip.
+        """
+        some, least = self.some, float(self.m.min())
+        widest = min(widest, 12.0 * least)
+        if self.end is not None:
+            widest = min(widest, self.end.strip)
+        widths = _SHARES * widest
         at = some._weights(c, some._rule(c, some.fine, 0.0))
         if at is None:
             return None
-        logs = [float(np.max(np.log(some._moved(c, t, at, w) / at.total))) for w in widths]
+        logs = [float(np.max(np.log(moved(some, at, w) / at.total))) for w in widths.tolist()]
         # the largest share of the widest density belongs to the least m, which ``some`` may lack
-        least = 0.5 * (widths / float(self.m.min())) ** 2
-        needed = np.nan_to_num(np.maximum(np.array(logs), least) + goal + 2.0, nan=np.inf)
+        density = 0.5 * (widths / least) ** 2
+        needed = np.nan_to_num(np.maximum(np.array(logs), density) + goal + 2.0, nan=np.inf)
         best = int(np.argmax(widths / needed))
         h = 2.0 * math.pi * float(widths[best] / needed[best])
-        if not h > 1e-6:
-            return None
-        rule = self._rule(c, h, float(widths[best]), goal)
-        return rule if rule.size * self.m.size <= _MOST else None
+        return self._rule(c, h, float(widths[best]), goal) if h > 1e-6 else None
 
     # --------------------------------------------------------------------- values
 
@@ -329,6 +469,8 @@ class Schedule(Transform):
             return None
         y = rule.h * np.arange(rule.first, rule.last + 1, dtype=np.float64)
         log_s, power = _log_s(y), self.power(c)
+        log_share, share_error = self._log_share(y)
+        tilt = power * log_s + log_share
         base = np.log(rule.h * _DENSITY_0 / m) + power * self.log_rest
         weight = np.empty((n, y.size))
         square = np.empty(n)  # sums of weight x^2
@@ -338,7 +480,7 @@ class Schedule(Transform):
             x = (y - self.odds[part, None]) / m[part, None]
             x += 0.5 * m[part, None]
             x *= x
-            w = np.exp(base[part, None] + power * log_s - 0.5 * x)
+            w = np.exp(base[part, None] + tilt - 0.5 * x)
             weight[part] = w
             square[part] = np.einsum("ib,ib->i", w, x)
         total, lever = np.sum(weight, axis=1), np.matmul(weight, log_s)
@@ -354,25 +496,37 @@ class Schedule(Transform):
         fixed = (LOG + 4.0) * fixed * UNIT + abs(power) * self.log_rest_error
         fixed = fixed + (6.0 + EXP) * UNIT
         error = error + fixed * total  # pays: schedule-weight
-        # ln S, by e^-|y| and log1p and a sum; 1 + c and the product; both sums of the exponent
-        spread = abs(power) * (EXP + LOG1P + 5.0) * UNIT
+        # ln S, by e^-|y| and log1p and a sum; 1 + c and the product; three sums of the exponent
+        spread = abs(power) * (EXP + LOG1P + 6.0) * UNIT
         error = error + spread * lever  # pays: schedule-loss
+        error = error + np.matmul(weight, share_error)  # pays: schedule-share
         # at most |x| = (y - a) / m + m / 2 at one of the ends, for the largest error of a weight
         ends = (y[[0, -1], None] - self.odds) / m + 0.5 * m
         top = np.max(np.abs(ends), axis=0)
         worst = slide * top + slide**2 + 6.0 * UNIT * top**2 + fixed + spread * log_s[-1]
+        worst = worst + float(np.max(share_error))
         error = np.where(worst <= _VAGUE, error * (1.0 + _VAGUE), np.inf)
         # a weight that underflows is below 1e-300 of a step that runs
         error = error + y.size * 1e-300
         # outside: phi falls like e^(-x dy / m), and R^power grows by power S' / S per unit of y
         left = -ends[0] / m - max(0.0, -power) * math.exp(y[0] - log_s[0])
         right = ends[1] / m - max(power, 0.0)
+        right = right + max(0.0, -power) * math.exp(y[-1] - log_s[-1])
         falls = np.stack([left, right])
         steps = np.expm1(np.minimum(rule.h * falls, _RANGE))
         with np.errstate(divide="ignore", invalid="ignore"):
             outer = np.where(steps > 0, np.stack([weight[:, 0], weight[:, -1]]) / steps, np.inf)
+        if self.end is not None:
+            after = self.end.after(power, float(y[-1]))
+            more = after.log_nodes(rule.h) if after.rate > 0.0 else math.inf
+            beyond = weight[:, -1] * (math.exp(more) if more < _RANGE else math.inf)
+            # there phi falls
+            outer[1] = np.where(ends[1] > 0.0, beyond, np.inf)
         outer = outwards(outer) + 1e-300
-        made = _Tilted(y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls)
+        made = _Tilted(
+            y, log_s, weight, total, lever, outwards(error), outer[0], outer[1], falls,
+            outwards(worst), np.stack([log_share[:-1], log_share[1:]]),
+        )  # fmt: skip
         self._kept.clear()  # the matrix is large, and the next line is elsewhere
         self._kept[key] = made
         return made
@@ -380,28 +534,52 @@ class Schedule(Transform):
     def _moved(self, c: float, t: float, at: _Tilted, width: float) -> FloatArray:
         """Bounds the integral of the modulus on Im y = +-width, for |Im s| <= t: shape (n,).
 
-        There |phi| = phi e^(width^2 / (2 m^2)), |S| lies between S cos(width / 2) and S, and
-        arg S rises with y. ln of the modulus on the real axis has a second derivative of at least
-        -1 / m^2 - max(0, -p) / 4: between two nodes it exceeds the chord by h^2 / 8 times that.
+        There |phi| = phi e^(width^2 / (2 m^2)), and arg S rises with y. ln phi has the second
+        derivative -1 / m^2: between two nodes it exceeds its chord by h^2 / 8 times that.
         """
-        power, m = self.power(c), self.m
-        h = float(at.y[1] - at.y[0])
+        m, h = self.m, float(at.y[1] - at.y[0])
         angle = np.arctan2(math.sin(width), np.exp(-at.y) + math.cos(width))
         turn = np.exp(np.minimum(t * angle, _RANGE))
         turn = np.where(t * angle <= _RANGE, turn, np.inf)
-        after = np.append(turn[1:], turn[-1])
+        grown = self._grown(c, at, width)
         # each cell takes the larger weight of its ends, and the argument of the right one
-        inner = at.weight @ (turn + after)
-        bend = 0.125 * h * h * (m**-2.0 + 0.25 * max(0.0, -power))
-        inner = inner * np.exp(bend)
+        near, far = grown.near * turn[1:], grown.far * turn[1:]
+        inner = at.weight @ (np.append(near, 0.0) + np.append(0.0, far))
+        inner = inner * np.exp(0.125 * h * h / (m * m))
         # beyond the nodes the modulus falls as exponentials do, and arg S < width
         tails = np.where(at.falls > 0, np.stack([at.weight[:, 0], at.weight[:, -1]]), np.inf)
         tails = (tails + 1e-300) / (h * np.where(at.falls > 0, at.falls, 1.0))
         most = math.exp(t * width) if t * width <= _RANGE else math.inf
-        whole = inner + tails[0] * turn[0] + tails[1] * most
-        grown = 0.5 * (width / m) ** 2 + min(power, 0.0) * math.log(math.cos(0.5 * width))
+        right = tails[1] * (most * grown.after)
+        if self.end is not None or self.power(c) < 0.0:
+            right = np.minimum(right, self._after(c, at, t, width))
+        whole = inner + tails[0] * (turn[0] * grown.before) + right
         with np.errstate(over="ignore"):
-            return np.asarray(outwards(whole) * np.exp(grown))
+            return np.asarray(outwards(whole) * np.exp(0.5 * (width / m) ** 2))
+
+    def _grown(self, c: float, at: _Tilted, width: float) -> _Grown:
+        """Bounds |w S^s| on Im y = +-width over what w S^power is at the nodes, for Im s = 0."""
+        power, cells = self.power(c), np.zeros(at.y.size - 1)
+        if self.end is not None:  # |S| is at most what it is on the real axis, and S^power convex
+            cells = self.end.log_cells(at.y, width)
+            with np.errstate(over="ignore"):
+                near, far = (np.exp(cells - share) for share in at.sides)
+            return _Grown(near, far, self.end.growth_before(float(at.y[0]), width), math.inf)
+        if power > 0.0:
+            return _Grown(np.ones_like(cells), np.ones_like(cells), 1.0, 1.0)
+        # |S| >= S cos(width / 2), and ln S has a second derivative of at most 1 / 4
+        h = float(at.y[1] - at.y[0])
+        most = power * math.log(math.cos(0.5 * width))
+        near = far = np.full_like(cells, most - 0.125 * h * h * 0.25 * power)
+        before = after = most
+        if width <= 0.5 * math.pi:  # |S| rises with y, and |S| / S falls up to y = 0
+            less = power * (_turned(at.y, np.array(width), power)[0] * (1.0 + 1e-9) - 1e-15)
+            rise = -power * np.diff(at.log_s) * (1.0 + 1e-9) + 1e-12
+            better = less[:-1] + rise < near
+            near, far = np.where(better, less[:-1], near), np.where(better, less[:-1] + rise, far)
+            before, after = float(less[0]) if at.y[0] <= 0.0 else most, float(less[-1])
+        with np.errstate(over="ignore"):
+            return _Grown(np.exp(near), np.exp(far), *np.exp([before, after]).tolist())
 
     def _aliased(self, c: float, t: float, rule: _Rule, at: _Tilted) -> FloatArray:
         """Bounds the error of the rule for all steps, for |Im s| <= t: shape (n,)."""
@@ -509,45 +687,119 @@ class Schedule(Transform):
 
     def beyond(self, c: float, t: float, shift: float) -> float:
         power, m = self.power(c), self.m
-        strips = np.linspace(0.05, 0.97, 24)
-        strips = strips * min(0.5 * math.pi, math.pi - shift, 6.0 * float(m.min()))
-        shrink = min(power, 0.0) * np.log(np.cos(0.5 * (shift + strips)))
-        growth = 0.5 * (shift**2 + strips**2) / float(m.min()) ** 2 + shrink
-        best = int(np.argmax(strips / (growth + _GOAL)))
-        width = float(strips[best])
-        h = 2.0 * math.pi * width / (float(growth[best]) + _GOAL)
-        rule = self._rule(c, h, width)
-        at = self._weights(c, rule)
-        if at is None:
+        rule = self._moved_rule(c, shift)
+        at = None if rule is None else self._weights(c, rule)
+        if rule is None or at is None:
             return math.inf
         less, turn, off = _turned(at.y, np.array(shift), power, t)
         moved = np.exp(power * less - t * turn)
         total = np.matmul(at.weight, moved * (1.0 + outwards(np.expm1(off))))
         # |moved| <= cos(shift / 2)^min(power, 0)
-        least = math.exp(min(power, 0.0) * math.log(math.cos(0.5 * shift)))
+        least = math.exp(min(min(power, 0.0) * math.log(math.cos(0.5 * shift)), _RANGE))
+        rounding = np.minimum(least * at.error, at.vague * total)
         # the exponential, and the sum in any order
-        rounding = at.error + (at.y.size + EXP + 4.0) * UNIT * at.total  # pays: schedule-beyond
-        ends = at.left + at.right
-        decay = 2.0 * math.pi * width / rule.h
+        rounding = rounding + (at.y.size + EXP + 4.0) * UNIT * total  # pays: schedule-beyond
+        grown = self._grown(c, at, shift)
+        ends = at.left * grown.before
+        if self.end is None:
+            ends = ends + at.right * grown.after
+        decay = 2.0 * math.pi * rule.width / rule.h
         # guard: schedule-moved-aliasing
-        still = 2.0 * self._still(c, rule, at) / math.expm1(min(decay, _RANGE))
+        missed = 2.0 * self._moved_twice(c, at, rule.width, shift) / math.expm1(min(decay, _RANGE))
+        whole = total + outwards(outwards(rounding) + ends + missed)
+        if self.end is not None:
+            turned = t * turn * (1.0 - 1e-9)
+            later = self._after(c, at, 0.0, shift) * math.exp(-float(turned[-1]))
+            whole = whole + self._spilled(at, shift, turned) + later
         # e^(shift^2 / (2 m^2)) of the moved density belongs to all terms
-        strip = np.exp(0.5 * (width / m) ** 2 + float(shrink[best]))
-        whole = total + outwards(least * (outwards(rounding) + ends) + strip * still)
         logs = 0.5 * (shift / m) ** 2  # guard: schedule-shift-costs
         most = float(self.count @ logs)
         # the square, its quotient and the sum in any order
         most = most + outwards(most * (m.size + 8.0) * UNIT)
         return next_up(most + self._sum_up(whole))
 
-    def _still(self, c: float, rule: _Rule, at: _Tilted) -> FloatArray:
-        """Bounds M(c) of each step: the integral of the modulus on the real axis."""
-        return self._moved(c, 0.0, at, 0.0)
+    def _log_share(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """ln of the weight that ends the losses, and its error, three sums included."""
+        if self.end is None:
+            return np.zeros_like(y), np.zeros_like(y)
+        return self.end.log_share(y)
+
+    def _spilled(self, at: _Tilted, shift: float, turned: FloatArray) -> FloatArray:
+        """Bounds what |w| on Im y = shift adds to the integrals that w weighs: shape (n,).
+
+        In a cell phi R^power is at most the larger of its ends, but for the second derivative of
+        its logarithm, and e^-turned falls.
+        """
+        assert self.end is not None
+        cells = self.end.log_spilled(at.y, shift) - turned[:-1]
+        with np.errstate(over="ignore"):
+            left, right = (np.exp(cells - share) for share in at.sides)
+        h = float(at.y[1] - at.y[0])
+        bend = np.exp(0.125 * (h / self.m) ** 2)
+        both = at.weight @ (np.append(left, 0.0) + np.append(0.0, right))
+        before = (at.weight[:, 0] + at.left) * self.end.growth_before(float(at.y[0]), shift)
+        return outwards(bend * (1.0 + _VAGUE) * both + before)
+
+    def _after(self, c: float, at: _Tilted, t: float, shift: float) -> FloatArray:
+        """Bounds the integrals of |w phi R^s| beyond the nodes, on Im y = shift: shape (n,).
+
+        They hold for |Im s| <= t. What phi grows by on the line is left out.
+        """
+        if self.end is not None:
+            after = self.end.after(self.power(c), float(at.y[-1]), t, shift)
+        elif self.power(c) < 0.0 and shift <= 0.5 * math.pi:
+            slope = float(np.min((at.y[-1] - self.odds) / self.m**2 + 0.5))
+            after = _after_added(self.power(c), at, t, shift, slope)
+        else:
+            return np.full_like(self.m, np.inf)
+        if not after.rate > 0.0:
+            return np.full_like(self.m, np.inf)
+        h = float(at.y[1] - at.y[0])
+        log = float(after.log_integral()[0])
+        most = math.exp(log) if log < _RANGE else math.inf
+        # phi falls beyond its mean
+        falls = at.y[-1] > self.odds - 0.5 * self.m**2
+        return np.where(falls, outwards((at.weight[:, -1] + 1e-300) / h * most), np.inf)
+
+    def _moved_twice(self, c: float, at: _Tilted, width: float, shift: float) -> FloatArray:
+        """Bounds the integral of the modulus on Im y = shift, moved by +-width more: shape (n,).
+
+        The moved density is e^(shift^2 / (2 m^2)) phi, and that factor is left out. |S| is at most
+        S on both lines. Where the power is below 0, it is at least what it is on the farther one.
+        """
+        if self.power(c) > 0.0:
+            return self._moved(c, 0.0, at, width)
+        both = shift + width
+        back = np.exp(0.5 * (width - both) * (width + both) / (self.m * self.m))
+        return np.asarray(self._moved(c, 0.0, at, both) * back)
 
 
 def _log_s(y: FloatArray) -> FloatArray:
     """ln S = ln(1 + e^y)."""
     return np.asarray(np.maximum(y, 0.0) + np.log1p(np.exp(-np.abs(y))))
+
+
+def _after_added(power: float, at: _Tilted, t: float, shift: float, slope: float) -> After:
+    """Bounds |phi S^s| beyond the nodes on Im y = shift over phi S^power at the last of them.
+
+    For Re s = power < 0, |Im s| <= t and shift <= pi / 2: |S| and arg S rise with y, and phi falls
+    as fast as e^(-slope y), at least.
+    """
+    start = float(at.y[-1])
+    # beyond it |S|^power is below e^(-t shift), or nearly so
+    far = max(start, math.log(math.expm1(min((t * shift + _GOAL) / -power, _RANGE))))
+    cells = math.ceil((far - start) / _CELL) + 1
+    if cells > _MOST_CELLS:
+        return After(np.zeros(0), np.zeros((1, 0)), np.array([math.inf]), 1.0)
+    y = start + _CELL * np.arange(cells + 1.0)
+    log_s = _log_s(y)
+    log = log_s + _turned(y, np.array(shift), power)[0]
+    fall = power * (log - log_s[0]) - slope * (y - start)
+    # logarithms within a relative 1e-9
+    fall = fall + 1e-9 * (-power * (np.abs(log) + log_s[0]) + slope * (y - start)) + 1e-12
+    angles = t * np.arctan2(math.sin(shift), np.exp(-y) + math.cos(shift)) * (1.0 + 1e-9)
+    logs = fall[:-1] + angles[1:]
+    return After(np.diff(y), logs[None, :], fall[-1:] + t * shift, slope)
 
 
 def _circle(log_s: FloatArray, t: FloatArray) -> FloatArray:

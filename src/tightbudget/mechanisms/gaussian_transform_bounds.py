@@ -140,7 +140,7 @@ def _least_log_r(
 
 
 @dataclass(frozen=True)
-class _After:
+class After:
     """Bounds of |w phi R^s| beyond a point, over w phi R^power there, on some lines Im x = width.
 
     Attributes:
@@ -176,7 +176,7 @@ class _After:
 
 def _after(
     integrand: Integrand, power: float, start: float, t: float = 0.0, widths: FloatArray = _AXIS
-) -> _After:
+) -> After:
     """Bounds |w phi R^s| beyond ``start``, for Re s = power and |Im s| <= t.
 
     R^power grows by e^(power m) per unit of x at most, phi falls by e^-x, and beyond its edge a
@@ -193,7 +193,7 @@ def _after(
     turned = turned + min(power, 0.0) * np.log(np.cos(0.5 * m * widths))
     turn = float(np.max(turned))
     if (power > 0.0 and not bulk) or (rate > _STEEP * steepest and turn <= _TURNED):
-        return _After(np.zeros(0), np.zeros((widths.size, 0)), turned, rate)
+        return After(np.zeros(0), np.zeros((widths.size, 0)), turned, rate)
     begin = max(start - origin, min(width, 1.0))
     far = (1.0 + _STEEP) * ((max(power, 0.0) + t) * m * width**2 if bulk else math.sqrt(2.0 * turn))
     k = max(1, math.ceil(math.log(max(far / begin, _WIDER)) / math.log(_WIDER)))
@@ -208,7 +208,7 @@ def _after(
     logs = rise - fall[:-1] + off + angles * (1.0 + 1e-9)
     end = float(x[-1])
     rest = np.broadcast_to(rise + off - fall[1:], logs.shape)[:, -1] + turned
-    return _After(np.diff(x), logs, rest, end + (end - origin) / width**2 - steepest)
+    return After(np.diff(x), logs, rest, end + (end - origin) / width**2 - steepest)
 
 
 def cut(

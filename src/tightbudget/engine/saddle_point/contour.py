@@ -338,6 +338,7 @@ class Lines:
         """Returns about the eps at which the lines' sum is delta, and -d delta / d eps, or None.
 
         Newton's method on ln delta, which is nearly linear in eps; ``guess`` is about the answer.
+        From a guess that is far too large it would end below 0: half the way is safe then.
         """
         epsilon, log_delta = guess, math.log(delta)
         for _ in range(_TURNS):
@@ -347,6 +348,8 @@ class Lines:
             step = (math.log(value) - log_delta) * value / slope
             if abs(step) <= 1e-15 * abs(epsilon):
                 break
+            if step < -0.5 * epsilon < 0.0 and self.slope(0.0)[0] > delta:
+                step = -0.5 * epsilon
             epsilon += step
             if abs(step) * slope < 1e-7 * value:  # the next step would be the square of this one
                 break

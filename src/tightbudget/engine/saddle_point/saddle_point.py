@@ -243,6 +243,8 @@ class SaddlePoint:
             yield _Placing(whole, COST + _CHEAP_OF_ONE * each)
             # a line for the wanted digits alone has a third of the points where |M| falls slowly
             yield _Placing(whole, COST + _COST_OF_ONE * each, _goal(rtol))
+            if (without := self.without_tail_at(asked, rtol)) is not None:
+                yield without
             if self.apart is None:
                 return
             if (without := self.apart.without_tail_at(asked, rtol)) is not None:
@@ -271,7 +273,7 @@ class SaddlePoint:
         However rare they are, they alone may make M large, and its saddle point is then where no
         delta is made. None where no losses are left out, or the rest has no saddle points.
         """
-        few, track, goal = Term(self.term.outline), self.track, _goal(rtol)
+        few, track, goal = Term(self.joined.outline), self.track, _goal(rtol)
         log_delta, c = asked.log_delta(track), _c_at(asked, track)
         for _ in range(_TURNS):
             bulk, left_out = _without_tail(few, log_delta - goal, c)
@@ -284,7 +286,7 @@ class SaddlePoint:
                 break
             c = max(c, _FARTHER * at)
         bulk, left_out = _without_tail(
-            self.term, log_delta - goal, at + reach(track.term, at, goal)
+            self.joined, log_delta - goal, at + reach(track.term, at, goal)
         )
         found = Track.whole(bulk)
         most = COST + _COST_OF_ONE * len(self.term.groups)
