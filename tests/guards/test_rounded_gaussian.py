@@ -21,6 +21,9 @@ from tightbudget.mechanisms import (
     gaussian_integrand,
     gaussian_path,
     gaussian_schedule,
+    gaussian_schedule_bounds,
+    gaussian_schedule_nodes,
+    gaussian_schedule_plan,
     gaussian_transform,
     mixture_transform,
 )
@@ -210,9 +213,9 @@ C, T = 1.3, np.array([0.0, 0.7, 3.0])
 
 
 def rule_and_weights(made: Schedule) -> tuple[Any, Any]:
-    rule = made._rule_of_line(C, float(T[-1]), 1e-15)
+    rule = gaussian_schedule_plan.rule_of_line(made, C, float(T[-1]), 1e-15)
     assert rule is not None
-    return rule, made._weights(C, rule)
+    return rule, made.weights(C, rule)
 
 
 def test_errors_of_the_weights_of_a_schedule_are_raised() -> None:
@@ -221,17 +224,23 @@ def test_errors_of_the_weights_of_a_schedule_are_raised() -> None:
         error: np.ndarray = rule_and_weights(made)[1].error
         return error
 
-    assert is_raised(gaussian_schedule, weights)
+    assert is_raised(gaussian_schedule_nodes, weights)
 
 
 def test_errors_of_a_schedule_are_raised() -> None:
     made = schedule()
     rule, at = rule_and_weights(made)
     one = np.ones(2)
-    assert is_raised(gaussian_schedule, lambda: made._moved(C, 3.0, at, rule.width))
-    with mock.patch.object(Schedule, "_moved", return_value=one):
-        assert is_raised(gaussian_schedule, lambda: made._aliased(C, 3.0, rule, at))
-    with mock.patch.object(Schedule, "_aliased", return_value=0.0 * one):
+    assert is_raised(
+        gaussian_schedule_bounds,
+        lambda: gaussian_schedule_bounds.moved(made, C, 3.0, at, rule.width),
+    )
+    with mock.patch.object(gaussian_schedule_bounds, "moved", return_value=one):
+        assert is_raised(
+            gaussian_schedule_bounds,
+            lambda: gaussian_schedule_bounds.aliased(made, C, 3.0, rule, at),
+        )
+    with mock.patch.object(gaussian_schedule_bounds, "aliased", return_value=0.0 * one):
         inner = at._replace(left=0.0 * one, right=0.0 * one)
         assert is_raised(gaussian_schedule, lambda: made._off(C, 3.0, rule, inner))
     both, off = gaussian_schedule._circle(at.log_s, T), 1e-13 * one
@@ -243,7 +252,7 @@ def test_errors_of_a_schedule_are_raised() -> None:
 
 def test_errors_of_exponents_are_raised_in_the_rest_of_a_schedules_line() -> None:
     """Where each is 1/2, e^(1/2) - 1 counts, and twice that where it is doubled."""
-    real = gaussian_schedule._turned
+    real = gaussian_schedule_nodes.turned_s
 
     def turned(y: np.ndarray, *given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         less, angle, _ = real(y, *given)
@@ -252,9 +261,9 @@ def test_errors_of_exponents_are_raised_in_the_rest_of_a_schedules_line() -> Non
     def rest() -> float:
         return schedule().beyond(C, 3.0, 0.3)
 
-    with mock.patch.object(gaussian_schedule, "_turned", turned):
+    with mock.patch.object(gaussian_schedule_bounds, "turned_s", turned):
         once = rest()
-        with mock.patch.object(gaussian_schedule, "outwards", lambda x: 2.0 * x):
+        with mock.patch.object(gaussian_schedule_bounds, "outwards", lambda x: 2.0 * x):
             rise = math.log((1 + 2 * math.expm1(0.5)) / math.exp(0.5))
             assert rest() >= once + 0.999 * 5.0 * rise
 
@@ -263,7 +272,9 @@ def test_weights_that_are_hardly_known_are_not_used() -> None:
     """At 10^6 standard deviations a unit of x is 10^-4 of the weight."""
     far = Schedule(np.array([1e-6]), np.array([0.25]), np.ones(1), True)
     start = float(far.odds[0])
-    rule = gaussian_schedule._Rule(0.25, math.floor(4 * start) - 4, math.ceil(4 * start) + 4, 0.0)
-    at = far._weights(C, rule)
+    rule = gaussian_schedule_nodes.RuleInY(
+        0.25, math.floor(4 * start) - 4, math.ceil(4 * start) + 4, 0.0
+    )
+    at = far.weights(C, rule)
     assert at is not None
     assert at.error.tolist() == [math.inf]

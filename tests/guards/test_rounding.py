@@ -39,6 +39,9 @@ from tightbudget.mechanisms import (
     gaussian_integrand,
     gaussian_path,
     gaussian_schedule,
+    gaussian_schedule_bounds,
+    gaussian_schedule_nodes,
+    gaussian_schedule_plan,
     gaussian_transform,
     gaussian_transform_bounds,
     laplace,
@@ -543,7 +546,7 @@ def moments_of_rounded_rates_hold() -> bool:
 def schedule_of(mixed: MixedTransform = REMOVE, share: float | None = None) -> Schedule:
     """One step as a schedule; ``share`` is another rate than the mixed transform's."""
     q = mixed.q if share is None else share
-    step = gaussian_schedule.Step(mixed.m, q, 1)
+    step = gaussian_schedule_nodes.Step(mixed.m, q, 1)
     return Schedule.of([step], mixed.remove)[0]
 
 
@@ -568,8 +571,8 @@ def odds_hold() -> bool:
 def terms_hold(schedule: Schedule, c: float, nodes: tuple[float, float, float]) -> bool:
     """The sum of the weights at the nodes is within its error of the exact sum over these nodes."""
     h, first, last = nodes
-    rule = gaussian_schedule._Rule(h, round(first / h), round(last / h), 0.0)
-    at = schedule._weights(c, rule)
+    rule = gaussian_schedule_nodes.RuleInY(h, round(first / h), round(last / h), 0.0)
+    at = schedule.weights(c, rule)
     assert at is not None
     m, q, power = (arb(float(x)) for x in (schedule.m[0], schedule.q[0], schedule.power(c)))
     total = arb(0)
@@ -608,9 +611,9 @@ def schedule_sums(t: float, log_s: float = 1.0) -> bool:
     """
     c, schedule = 0.5, known_odds(schedule_of())
     with granted("TURN", 8.0), granted("LOG1P", 8.0), mock.patch.multiple(np, cos=COS, sin=SIN):
-        rule = schedule._rule_of_line(c, t, 1e-16)
+        rule = gaussian_schedule_plan.rule_of_line(schedule, c, t, 1e-16)
         assert rule is not None
-        at = schedule._weights(c, rule)
+        at = schedule.weights(c, rule)
         assert at is not None
         off_by = schedule._off(c, t, rule, at)
     truth = exact(REMOVE).moment(acb(c, t)) * (acb(0, -t) * (1 - arb(0.25)).log()).exp()
@@ -628,16 +631,16 @@ def wrong_log_s(what: Callable[[float], bool]) -> bool:
 
 def weights_of_log_s(factor: float) -> bool:
     """The weights are within their errors where ln S is too large by the factor."""
-    real = gaussian_schedule._log_s
-    with mock.patch.object(gaussian_schedule, "_log_s", lambda y: real(y) * factor):
+    real = gaussian_schedule_nodes.ln_s
+    with mock.patch.object(gaussian_schedule_nodes, "ln_s", lambda y: real(y) * factor):
         return terms_hold(known_odds(schedule_of()), 5.0, (0.5, 0.0, 4.0))
 
 
 def long_schedule_sums() -> bool:
     """Thousands of nodes, whose sum loses what the worst order may."""
     schedule = known_odds(schedule_of())
-    rule = schedule._rule(0.5, 2.0**-8, 1.0)
-    at = schedule._weights(0.5, rule)
+    rule = schedule.rule(0.5, 2.0**-8, 1.0)
+    at = schedule.weights(0.5, rule)
     assert at is not None
     off_by = schedule._off(0.5, 0.0, rule, at)
     value = np.matmul(at.weight, np.ones((at.y.size, 1)))
@@ -663,14 +666,15 @@ def schedule_logarithms(error: float = 0.0) -> bool:
 
 def schedule_uppers() -> bool:
     return all(
-        arb(schedule_of()._sum_up(np.array([most]))) >= arb(most).log() for most in (3.0, 0.2)
+        arb(gaussian_schedule_bounds.sum_up(np.ones(1), np.array([most]))) >= arb(most).log()
+        for most in (3.0, 0.2)
     )
 
 
 def turned_holds() -> bool:
     """ln |S(y + ia) / S(y)| and arg S(y + ia), times a power and a height, in balls."""
     for y, a, power, t in ((-1.3, 0.7, 3.0, 0.0), (0.4, 2.0, -2.0, 5.0), (2.5, 1.0, 0.0, 9.0)):
-        less, turn, off_by = gaussian_schedule._turned(np.array([y]), np.array(a), power, t)
+        less, turn, off_by = gaussian_schedule_nodes.turned_s(np.array([y]), np.array(a), power, t)
         s, plain = 1 + acb(y, a).exp(), 1 + arb(y).exp()
         truth = power * (abs(s) / plain).log() - t * s.arg()
         got = power * arb(float(less[0])) - t * arb(float(turn[0]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +14,11 @@ from flint import acb, arb, ctx
 from tests import integrals
 
 import tightbudget as tb
-from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
+from tightbudget.mechanisms.gaussian_schedule import Schedule
+from tightbudget.mechanisms.gaussian_schedule_bounds import mass_beyond
+from tightbudget.mechanisms.gaussian_schedule_nodes import Step
 from tightbudget.mechanisms.gaussian_transform import MixedTransform
+from tightbudget.mechanisms.smooth_end import SmoothEnd
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.transform import Line
 
@@ -113,7 +119,8 @@ def test_a_plan_sees_the_step_with_the_least_noise() -> None:
 
 def test_a_rule_that_is_too_long_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     (schedule,) = Schedule.of(SCHEDULES["noise"], True)
-    monkeypatch.setattr("tightbudget.mechanisms.gaussian_schedule._MOST", 20)
+    for module in ("nodes", "plan"):
+        monkeypatch.setattr(f"tightbudget.mechanisms.gaussian_schedule_{module}.MOST", 20)
     assert schedule.upper(1.0) == schedule.beyond(1.0, 1.0, 0.5) == np.inf
     assert np.all(schedule.line(1.0, np.array([0.0, 1.0]), 1e-15).error == np.inf)
     assert schedule.nodes(1.0, 1.0, 1e-15) > 10**9
@@ -131,3 +138,124 @@ def test_only_plain_sampled_steps_are_a_family() -> None:
         assert one.family is None
         with pytest.raises(tb.ParameterError, match="members must be of one family, got "):
             plain.together([(plain, 1), (one, 1)])
+
+
+# ------------------------------------------------------------ without the largest losses
+
+
+@dataclass(frozen=True)
+class Kept(integrals.Part):
+    """The share of a smooth end, of a step whose ratio is 1 - q + q e^(m x - m^2 / 2)."""
+
+    step: integrals.Step
+    end: SmoothEnd
+
+    @staticmethod
+    def of(step: integrals.Step, end: SmoothEnd) -> Kept:
+        """Edge and width are those in x, as far as the integral has to know them."""
+        m, q = float(step.m), float(step.q)
+        at = (end.edge - math.log(q / (1.0 - q))) / m + 0.5 * m
+        return Kept(False, at, end.width / m, step, end)
+
+    def share(self, x: acb) -> acb:
+        m, q = integrals.ball(self.step.m), integrals.ball(self.step.q)
+        y = m * x - m * m / 2 + (q / (1 - q)).log()
+        return (((y - self.end.edge).exp() - 1) / self.end.width / arb(2).sqrt()).erfc() / 2
+
+
+def kept(steps: tuple[Step, ...], end: SmoothEnd, s: acb) -> acb:
+    """The product of E_P[w e^(s L)] over all runs."""
+    total = acb(1)
+    for step, count in balls(steps, True):
+        total *= step.moment(s, Kept.of(step, end)) ** count
+    return total
+
+
+# steps, their end, c and heights: large c that owe all to the end, and small ones
+ENDED = {
+    "rare": ((Step(1.0, 1e-6, 3), Step(1.5, 1e-6, 1)), SmoothEnd(-2.0, 2.0**-6), 150.0, 90.0),
+    "narrow": ((Step(0.25, 1e-4, 2), Step(0.4, 2e-4, 5)), SmoothEnd(-7.25, 2.0**-8), 3e4, 2e4),
+    "few": ((Step(0.8, 0.01, 4), Step(1.1, 0.02, 1)), SmoothEnd(1.5, 2.0**-4), 2.0, 40.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDED)
+def test_values_without_the_largest_losses_are_within_their_errors(name: str) -> None:
+    steps, end, c, top = ENDED[name]
+    (schedule,) = Schedule.of(steps, True)
+    ended = dataclasses.replace(schedule, end=end, _kept={})
+    t = np.array([0.0, 0.1 * top, top])
+    line = ended.line(c, t, 1e-14)
+    for i in range(t.size):
+        truth = kept(steps, end, acb(c, t[i]))
+        assert holds(line, i, truth)
+        assert line.error[i] * abs(truth) < 1e-9 * kept(steps, end, acb(c)).real
+    for near in (c, 0.4 * c, -0.5):
+        truth = kept(steps, end, acb(near)).real.log()
+        assert truth <= arb(ended.upper(near)) <= truth + 1e-8
+        if near > 0:
+            rough = float(ended.rough(np.array([near])).value[0])
+            assert abs(rough - float(truth)) <= 1e-3 + 0.2 * abs(float(truth))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDED)
+def test_the_rest_of_a_line_without_the_largest_losses_is_below_its_bound(name: str) -> None:
+    steps, end, c, top = ENDED[name]
+    (schedule,) = Schedule.of(steps, True)
+    ended = dataclasses.replace(schedule, end=end, _kept={})
+    for shift in (0.1 * end.width, end.width, 4.0 * end.width):
+        for t in (0.2 * top, top):
+            bound = ended.beyond(c, t, shift)
+            for higher in (1.0, 1.3, 3.0):
+                assert abs(kept(steps, end, acb(c, higher * t))).log() <= arb(bound)
+    # hardly moved, it is hardly above M(c) itself
+    whole = kept(steps, end, acb(c)).real.log()
+    assert whole <= arb(ended.beyond(c, 0.0, 0.01 * end.width)) <= whole + 0.03 * (1 + whole)
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_what_is_left_out_is_at_most_what_is_said(name: str) -> None:
+    steps, end, _, _ = ENDED[name]
+    (schedule,) = Schedule.of(steps, True)
+    known = [
+        count * (1 - step.moment(acb(0), Kept.of(step, end)).real)
+        for step, count in balls(steps, True)
+    ]
+    lost = sum(known[1:], start=known[0])
+    said = mass_beyond(schedule, end, float(lost.log()))
+    assert lost <= arb(said) <= 4 * lost
+
+
+@pytest.mark.parametrize("log_mass", [-3.0, -45.0, -600.0])
+def test_losses_end_where_about_as_much_is_left_out_as_may_be(log_mass: float) -> None:
+    steps = [Step(float(m), 1e-5, 200) for m in np.linspace(0.3, 0.8, 40)]
+    (schedule,) = Schedule.of(steps, True)
+    bulk, mass = schedule.without_tail(log_mass, 1e5)
+    assert bulk.end is not None
+    assert log_mass - 1.0 <= math.log(mass) <= log_mass + 1e-9
+    assert bulk.without_tail(log_mass, 1e5) == (bulk, 0.0)
+    (added,) = Schedule.of(steps, False)
+    assert added.without_tail(log_mass, 1e5) == (added, 0.0)
+
+
+# ------------------------------------------------------- many added records, seldom sampled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("q", "c"), [(1e-7, 1e7), (1e-5, 3e4), (1e-3, 2e4)])
+def test_lines_of_an_added_record_at_a_large_power(q: float, c: float) -> None:
+    steps = (Step(0.3, q, 2), Step(0.7, 2.0 * q, 3))
+    (schedule,) = Schedule.of(steps, False)
+    t = np.array([0.0, 0.3 * c, 2.0 * c])
+    line = schedule.line(c, t, 1e-14)
+    for i in range(t.size):
+        assert holds(line, i, integrals.log_moment(balls(steps, False), acb(c, t[i])).exp())
+        assert float(line.error[i]) < 1e-8
+    assert integrals.log_moment(balls(steps, False), c).real <= arb(schedule.upper(c))
+    for shift in (0.01, 0.1, 0.3):
+        bound = schedule.beyond(c, c, shift)
+        for higher in (1.0, 1.7, 4.0):
+            truth = integrals.log_moment(balls(steps, False), acb(c, higher * c)).real
+            assert truth <= arb(bound)

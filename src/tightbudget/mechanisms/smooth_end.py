@@ -75,7 +75,7 @@ class SmoothEnd:
         """Bounds ln |w| on Im = shift in each cell between neighbours of y: (k,) for k + 1."""
         real, side = self._moved(y, shift)
         log = 0.5 * side[1:] ** 2 + log_normal_tail(real[:-1])
-        return np.asarray(log + 1e-12 * (1.0 + side[1:] ** 2 + np.abs(log)))
+        return np.asarray(log + self._slack(y, real[:-1], side[1:], log))
 
     def log_spilled(self, y: FloatArray, shift: float) -> FloatArray:
         """Bounds ln of how far |w(y + i shift)| is above w(y), in each cell: (k,) for k + 1."""
@@ -85,8 +85,17 @@ class SmoothEnd:
             log_normal_tail(-self.depth(y)[1:]),
             0.5 * side[1:] ** 2 + log_normal_tail(-real[1:]),
         )
-        log = gone + 1e-12 * (1.0 + side[1:] ** 2 + np.abs(gone))
+        log = gone + self._slack(y, real[1:], side[1:], gone)
         return np.minimum(log, self.log_cells(y, shift))
+
+    def _slack(
+        self, y: FloatArray, real: FloatArray, side: FloatArray, log: FloatArray
+    ) -> FloatArray:
+        # V and the logarithms are within a relative 1e-13; U by some units of e^(y - edge) / width,
+        # and |d ln Phi(-U) / dU| <= |U| + 1
+        ratio = np.exp(np.minimum(y[1:] - self.edge, _FARTHEST)) / self.width
+        moved = 16.0 * UNIT * (np.abs(real) + 1.0) * ratio
+        return np.asarray(1e-12 * (1.0 + side**2 + np.abs(log)) + moved)
 
     def growth_before(self, y: float, shift: float) -> float:
         """Bounds |w| on Im = shift to the left of y, over w(y)."""
@@ -120,8 +129,9 @@ class SmoothEnd:
         u = np.linspace(least, 2.0, 12)
         with np.errstate(divide="ignore"):
             places = self.edge + np.log1p(u * self.width)
-        # of places that are rounded up: u by some units, and so is 1 - w
-        gone = np.append(np.exp(log_normal_tail(-u)) * (1.0 + 1e-9), 1.0)
+        # a place is rounded, which moves u by some units of itself over the width
+        moved = 8.0 * UNIT * (abs(self.edge) + 1.0) / self.width * (np.abs(u) + 2.0)
+        gone = np.append(np.exp(log_normal_tail(-u)) * (1.0 + 1e-9 + 2.0 * moved), 1.0)
         return np.append(-np.inf, places), np.append(gone[0], np.diff(gone))
 
     def after(self, power: float, start: float, t: float = 0.0, shift: float = 0.0) -> After:
