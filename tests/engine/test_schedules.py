@@ -11,7 +11,8 @@ from tightbudget.engine.engine import Engine
 from tightbudget.engine.methods import Inquiry, Method
 from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
-from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
+from tightbudget.mechanisms.gaussian_schedule import Schedule
+from tightbudget.mechanisms.gaussian_schedule_nodes import Step
 from tightbudget.pairs.direction import Direction
 
 
@@ -187,3 +188,33 @@ def test_values_far_up_a_line_are_as_close_as_those_below() -> None:
     (one,) = Schedule.of(steps, remove=True)
     for t in (216.7, 220.0, 232.0, 236.0):
         assert float(one.line(68.82, np.array([0.0, t]), 3e-8).error.max()) < 1e-7
+
+
+# noises, rate, runs of each, and a question whose answer many small losses make
+RARE: dict[str, tuple[np.ndarray, float, int, DeltaAt | EpsilonAt]] = {
+    "sigma of about 2": (np.linspace(1.57, 2.45, 14), 1.44e-8, 22_000, EpsilonAt(8.9e-14)),
+    "much noise": (np.linspace(5.0, 21.7, 14), 4.67e-8, 45, EpsilonAt(1.6e-13)),
+    "a rate of 1e-4": (np.linspace(1.97, 10.1, 14), 1.2e-4, 46_000, DeltaAt(0.193)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RARE)
+def test_rare_losses_of_many_noises_are_left_out_together(name: str) -> None:
+    sigmas, rate, runs, question = RARE[name]
+    composition = schedule(sigmas, rate, runs)
+    buckets = refine(question, composition.engine.parts, 1e-2).bounds
+    removed, added = (one.bounds(question, 1e-4) for one in composition.engine.saddle_points)
+    assert removed is not None
+    assert added is not None
+    assert max(removed.relative_gap, added.relative_gap) < 1e-4
+    assert max(removed.lower, added.lower) <= buckets.upper
+    assert buckets.lower <= max(removed.upper, added.upper)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [2e-4, 1e-5, 1e-7])
+def test_a_thousand_noises_at_a_small_rate_are_answered_by_lines(rate: float) -> None:
+    explained = schedule(np.linspace(0.8, 2.0, 1000), rate, 10).explain(delta=1e-6)
+    assert explained.engine == "saddle-point"
+    assert explained.bounds.relative_gap < 1e-4

@@ -5,6 +5,7 @@ Rules are chosen badly on purpose, so that each error term matters.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -22,6 +23,7 @@ from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_schedule_nodes import RuleInY, Step, Steps
 from tightbudget.mechanisms.gaussian_transform import MixedTransform
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
+from tightbudget.mechanisms.smooth_end import SmoothEnd
 
 ONE = Exact(Fraction(1), Fraction(1, 4), True)
 
@@ -77,6 +79,24 @@ def moved_sums_hold() -> bool:
             for c, t, shift in ((0.5, 0.0, 0.01), (3.0, 0.0, 0.01), (3.0, 1.0, 0.3)):
                 if not ONE.beyond(c, t, shift).log() <= arb(schedule().beyond(c, t, shift)):
                     return False
+    return True
+
+
+def ended_moduli_hold() -> bool:
+    """The bound is not below the integral of the modulus on the moved line, where losses end."""
+    end, c, t, m, q = SmoothEnd(-1.5, 0.0625), 20.0, 4.0, 0.75, 0.25
+    one = dataclasses.replace(Schedule.of([Step(m, q, 1)], True)[0], end=end, _kept={})
+    odds = math.log(q / (1.0 - q))
+    for shift in (0.25, 0.3):
+        total, h = arb(0), 2.0**-8
+        for i in range(-1500, -200):
+            y = acb(h * i, shift)
+            x = (y - odds) / m + m / 2
+            log = -x * x / 2 + ((1 + y.exp()) * (1 - q)).log() * (1 + acb(c, t))
+            kept = (((y - end.edge).exp() - 1) / end.width / arb(2).sqrt()).erfc() / 2
+            total += abs(kept) * log.real.exp() * h / m / (2 * arb.pi()).sqrt()
+        if not total.log() <= arb(one.beyond(c, t, shift)):
+            return False
     return True
 
 
@@ -145,6 +165,11 @@ MUTATIONS = [
         "the step of the rule on the moved line",
         {"schedule-moved-aliasing": "missed = 0.0 * at.total"},
         moved_sums_hold,
+    ),
+    Without(
+        "what a smooth end grows by on the moved line",
+        {"schedule-spilled": "whole = whole + 0.0"},
+        ended_moduli_hold,
     ),
     Without(
         "values that are not told from 0",

@@ -6,6 +6,7 @@ given, an error is at least twice as large. `python -m tests.guards.sweep` finds
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -33,6 +34,7 @@ from tightbudget.mechanisms.gaussian_integrand import Rule
 from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_transform import MixedTransform
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
+from tightbudget.mechanisms.smooth_end import SmoothEnd
 
 REMOVE, ADD = MixedTransform(1.0, 0.25, True), MixedTransform(1.0, 0.25, False)
 
@@ -248,6 +250,22 @@ def test_errors_of_a_schedule_are_raised() -> None:
     logs = np.zeros((2, 3), complex), np.ones((2, 3))
     with mock.patch.object(Schedule, "_logarithm", return_value=logs):
         assert is_raised(gaussian_schedule, lambda: made.line(C, T, 1e-15).error)
+
+
+def test_bounds_of_a_schedule_that_ends_are_raised() -> None:
+    ended = dataclasses.replace(schedule(), end=SmoothEnd(1.5, 0.125), _kept={})
+    ours = gaussian_schedule_bounds
+    _, at = rule_and_weights(ended)
+    # two tails and their sum are raised, and the sum of the cells once
+    assert is_raised(ours, lambda: ours.after(ended, C, at, 0.3, 0.1))
+    assert is_raised(ours, lambda: ours.spilled(ended, C, at, 0.3, 0.0 * at.y))
+    assert is_raised(ours, lambda: ours.mass_beyond(ended, SmoothEnd(1.5, 0.125), -3.0))
+    once = at.vague
+    with mock.patch.object(gaussian_schedule_nodes, "outwards", lambda x: 2.0 * x):
+        again = dataclasses.replace(ended, _kept={})
+        for name in ("odds_error", "log_rest_error"):
+            again.__dict__[name] = getattr(ended, name)
+        assert np.all(rule_and_weights(again)[1].vague >= 1.99 * once)
 
 
 def test_errors_of_exponents_are_raised_in_the_rest_of_a_schedules_line() -> None:

@@ -45,6 +45,7 @@ from tightbudget.mechanisms import (
     gaussian_transform,
     gaussian_transform_bounds,
     laplace,
+    smooth_end,
     subsampled,
 )
 from tightbudget.mechanisms import gaussian_transform_plan as plan
@@ -53,6 +54,7 @@ from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_transform import MixedTransform, NormalTransform
 from tightbudget.mechanisms.logistic import LogisticPair
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
+from tightbudget.mechanisms.smooth_end import SmoothEnd
 from tightbudget.mechanisms.weighted_transform import WeightedTransform
 from tightbudget.numerics import rounding, special
 from tightbudget.numerics.bounds import Bounds
@@ -172,6 +174,9 @@ def with_tails_off(what: Callable[[], bool], scale: float) -> bool:
         with (
             mock.patch.object(gaussian_integrand, "log_normal_tail", moved),
             mock.patch.object(gaussian_transform_bounds, "log_normal_tail", moved),
+            mock.patch.object(gaussian_schedule_bounds, "log_normal_tail", moved),
+            mock.patch.object(smooth_end, "log_normal_tail", moved),
+            mock.patch.object(smooth_end, "log_normal_tail_slack", lambda u: scale * slack(u)),
             mock.patch.object(
                 gaussian_integrand, "log_normal_tail_slack", lambda u: scale * slack(u)
             ),
@@ -582,6 +587,41 @@ def terms_hold(schedule: Schedule, c: float, nodes: tuple[float, float, float]) 
         total += (power * log_r - x * x / 2).exp() * arb(h) / m / (2 * arb.pi()).sqrt()
     error = float(at.error[0]) + at.y.size * UNIT * float(at.total[0]) / 4.0
     return bool(abs(total - float(at.total[0])) <= error)
+
+
+def ended_terms_hold() -> bool:
+    """The sum of weights that end is within its error of the exact sum over these nodes."""
+    end = SmoothEnd(0.5, 0.125)
+    schedule = dataclasses.replace(schedule_of(), end=end, _kept={})
+    rule = gaussian_schedule_nodes.RuleInY(0.03125, 14, 20, 0.0)
+    at = known_odds(schedule).weights(0.5, rule)
+    assert at is not None
+    m, q = arb(float(schedule.m[0])), arb(float(schedule.q[0]))
+    total = arb(0)
+    for y in map(arb, at.y.tolist()):
+        x = (y - (q / (1 - q)).log()) / m + m / 2
+        log_r = (1 + y.exp()).log() + (1 - q).log()
+        kept = (((y - end.edge).exp() - 1) / end.width / arb(2).sqrt()).erfc() / 2
+        term = (arb(1.5) * log_r - x * x / 2).exp() / m / (2 * arb.pi()).sqrt()
+        total += kept * term * rule.h
+    error = float(at.error[0]) + at.y.size * UNIT * float(at.total[0])
+    return bool(abs(total - float(at.total[0])) <= error)
+
+
+def left_out_masses_hold() -> bool:
+    """What an end leaves out is at most what is said, where ln(q / (1 - q)) is off by its error."""
+    for sign in BOTH:
+        schedule = known_odds(schedule_of(), FAR_OFF)
+        schedule.__dict__["odds"] = schedule.odds + sign * FAR_OFF
+        u = (1.0 - schedule_of().odds[0]) / schedule.m[0]
+        half = 0.5 * schedule.m[0]
+        lost = [((arb(u) + s * half) / arb(2).sqrt()).erfc() / 2 for s in (1, -1)]
+        steps = np.array([-np.inf, 1.0]), np.array([0.0, 1.0])
+        with mock.patch.object(SmoothEnd, "steps", return_value=steps):
+            said = gaussian_schedule_bounds.mass_beyond(schedule, SmoothEnd(1.0, 0.125), -3.0)
+        if not lost[0] + float(schedule.q[0]) * lost[1] <= arb(said) * (1 + 1e-12):
+            return False
+    return True
 
 
 def displaced_odds() -> bool:
@@ -1384,6 +1424,8 @@ CASES: dict[str, Callable[[], bool]] = {
         np, "exp", "EXP", lambda: terms_hold(known_odds(schedule_of(ADD)), 0.01, (0.5, -3.0, 1.0))
     ),
     "schedule-loss": lambda: wrong_log_s(weights_of_log_s),
+    "schedule-share": lambda: with_tails_off(ended_terms_hold, MILLION),
+    "schedule-left-out": left_out_masses_hold,
     "schedule-order": lambda: in_any_order(long_schedule_sums),
     "schedule-turn": lambda: off(np, "cos", "TURN", lambda: schedule_sums(0.3)),
     "schedule-angle": lambda: wrong_log_s(lambda factor: schedule_sums(3.0, factor)),

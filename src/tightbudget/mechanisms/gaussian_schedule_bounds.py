@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED
 from tightbudget.mechanisms.gaussian_schedule_nodes import (
     LOG_ERROR,
     RANGE,
@@ -26,7 +25,7 @@ from tightbudget.mechanisms.gaussian_schedule_nodes import (
 )
 from tightbudget.mechanisms.gaussian_transform_bounds import After
 from tightbudget.mechanisms.smooth_end import SmoothEnd
-from tightbudget.numerics.rounding import EXP, LOG, UNIT, FloatArray, add_up, next_up, outwards
+from tightbudget.numerics.rounding import EXP, LOG, UNIT, FloatArray, next_up, outwards
 from tightbudget.numerics.special import log_normal_tail, log_normal_tail_slack
 
 # Cells of a bound beyond the nodes. Any values are sound.
@@ -129,7 +128,7 @@ def beyond(steps: Steps, c: float, t: float, shift: float, rule: RuleInY | None)
     factors = np.exp(power * less - t * turn)
     total = np.matmul(at.weight, factors * (1.0 + outwards(np.expm1(off))))
     # the errors of all weights together, or of each; one that underflows is below 1e-300
-    most = outwards(float(np.max(factors)))
+    most = float(np.max(factors))
     rounding = np.minimum(most * at.error, at.vague * total + most * at.y.size * 1e-300)
     # the exponential, and the sum in any order
     rounding = rounding + (at.y.size + EXP + 4.0) * UNIT * total  # pays: schedule-beyond
@@ -179,7 +178,7 @@ def spilled(steps: Steps, c: float, at: TiltedSteps, shift: float, turn: FloatAr
     both = at.weight @ (np.append(left, 0.0) + np.append(0.0, right))
     before = (at.weight[:, 0] + at.left) * steps.end.growth_before(float(at.y[0]), shift)
     later = after(steps, c, at, 0.0, shift) * math.exp(-min(float(turn[-1]), RANGE))
-    return outwards(bend * (1.0 + VAGUE) * both + before + later)
+    return outwards((1.0 + VAGUE) * (bend * both + before) + later)
 
 
 def after(steps: Steps, c: float, at: TiltedSteps, t: float, shift: float) -> FloatArray:
@@ -237,11 +236,11 @@ def mass_beyond(steps: Steps, end: SmoothEnd, log_mass: float) -> float:
         off = off / steps.m + 2.0 * UNIT * np.abs(u)
         # |d ln tail(u) / du| <= |u| + 1
         log = log_normal_tail(u) + log_normal_tail_slack(u)
-        without, lifted = np.exp(log + off * (np.abs(u) + 1.0 + off))  # pays: schedule-left-out
+        log = log + off * (np.abs(u) + 1.0 + off)  # pays: schedule-left-out
+        without, lifted = np.exp(log)
         total = total + jump * (without + steps.q * lifted)
-    # exp, the roundings of q, products and the sums; a tail that underflows is below 1e-300
-    spare = 1.0 + (steps.m.size + MOST_NESTED + EXP + 30.0) * UNIT
-    return add_up(float(steps.count @ total) * spare, float(np.sum(steps.count)) * 1e-300)
+    # a tail that underflows is below 1e-300
+    return outwards(float(steps.count @ total)) + outwards(float(np.sum(steps.count)) * 1e-300)
 
 
 def _after_added(power: float, at: TiltedSteps, t: float, shift: float, slope: float) -> After:

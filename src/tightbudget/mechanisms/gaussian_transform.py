@@ -34,7 +34,8 @@ from tightbudget.mechanisms.gaussian_integrand import (
     Nodes,
     Rule,
 )
-from tightbudget.mechanisms.gaussian_schedule import Schedule, Step
+from tightbudget.mechanisms.gaussian_schedule import Schedule
+from tightbudget.mechanisms.gaussian_schedule_nodes import Step
 from tightbudget.numerics.rounding import (
     EXPM1,
     LOG,
