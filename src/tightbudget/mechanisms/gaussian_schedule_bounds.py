@@ -33,7 +33,7 @@ _CELL, _MOST_CELLS = 1.0 / 64.0, 500
 
 
 class Grown(NamedTuple):
-    """How much larger a modulus may be on a line Im y = width than at the nodes on the real axis.
+    """Bounds of how much larger a modulus is on a line Im y = width than at the nodes on the real axis.
 
     Attributes:
         near: (b - 1,) in each cell between nodes, over its value at the left node.

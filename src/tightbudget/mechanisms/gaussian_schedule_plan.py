@@ -147,7 +147,7 @@ def _shortest(
 
 
 def end(steps: Steps, log_mass: float, c: float) -> SmoothEnd:
-    """Where and how narrow losses end, beyond which there is about e^log_mass of all runs.
+    """Returns a smooth end beyond which there is about e^log_mass of all runs.
 
     Args:
         steps: of a removed record.
