@@ -25,6 +25,7 @@ from tightbudget.numerics.special import (
     log_normal_tail,
     log_normal_tail_slack,
     normal_cells,
+    normal_masses,
     short_normal_cells,
     sin_less,
 )
@@ -142,6 +143,25 @@ def test_cells_that_are_too_long_are_left_out():
         np.array([0.5, 37.0, 60.0, 0.0]), np.zeros(4), long, np.zeros(4), 1.0
     )
     assert short.tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("step", [1e-9, 1e-3, 0.05, 0.4, 3.0])
+def test_masses_of_short_and_of_long_cells_hold_the_truth(step):
+    """Cells of one length, one of no length, and long ones; each may be off a little."""
+    z = np.concatenate([[-40.0, -9.0], -1.7 + step * np.arange(12), [35.0, 35.0, 36.5]])
+    gaps = np.diff(z, prepend=-np.inf, append=np.inf)
+    got = normal_masses(z, 2e-16 * np.abs(z), gaps, 2e-16 * np.abs(gaps))
+    assert len(got) == z.size + 1
+    for i in range(z.size + 1):
+        if i == z.size - 2:  # of no length
+            assert got.lower[i] == 0.0
+            continue
+        ctx.prec = 3000
+        left = arb(z[i - 1]) if i else None
+        truth = mass(left, arb(z[i]) if i < z.size else None)
+        assert contains(got, i, truth)
+        if truth > 1e-290:
+            assert got.upper[i] - got.lower[i] < 1e-11 * got.upper[i]
 
 
 def signed(top: float, low: float) -> np.ndarray:

@@ -33,7 +33,7 @@ _CELL, _MOST_CELLS = 1.0 / 64.0, 500
 
 
 class Grown(NamedTuple):
-    """Bounds of how much larger a modulus is on a line Im y = width than at the nodes on the real axis.
+    """Bounds of a modulus on a line Im y = width, over its values at the nodes on the real axis.
 
     Attributes:
         near: (b - 1,) in each cell between nodes, over its value at the left node.

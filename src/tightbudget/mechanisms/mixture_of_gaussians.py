@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from tightbudget.mechanisms.gaussian import Gaussian
 from tightbudget.mechanisms.mixture_transform import MixtureTransform
 from tightbudget.numerics.enclosure import Enclosure, exact, exp_enclosure, where
 from tightbudget.numerics.rounding import UNIT, FloatArray, next_up
-from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
+from tightbudget.numerics.special import normal_masses
 from tightbudget.numerics.validate import in_double_range, masses, positive, refuse
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import Bins, Pair, Sketch
@@ -27,6 +28,7 @@ _PICTURED = 32  # the heaviest components are enough to plan with
 _MOST = 1000  # components
 _LEAST_RATE = 1e-100  # below it no rate is carried
 _TABLE = 4097  # outputs between which a loss is sought
+_MOST_TURNS = 60  # of that search, which takes five or so; halves alone would take forty
 
 
 @dataclass(frozen=True)
@@ -138,42 +140,37 @@ class Mixture:
     def log_ratio(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The ln of the mixture's density over that of N(0, 1) at z, and how far it may be off."""
         shares, k = self.shares(), self.shifts.size
-        peak = np.full(z.size, -np.inf)
-        for m, share in zip(self.shifts, shares, strict=True):
-            peak = np.maximum(peak, m * (z - m / 2) + math.log(share))
-        # close to loss 0 as ln(1 + sum w (e^y - 1)), elsewhere as the logarithm of a sum
-        near, near_size = np.zeros(z.size), np.zeros(z.size)
-        far, slack = np.zeros(z.size), np.zeros(z.size)
-        small = np.full(z.size, True)
+        peak, small = np.full(z.size, -np.inf), np.full(z.size, True)
         for m, share in zip(self.shifts, shares, strict=True):
             y = m * (z - m / 2)
             small &= np.abs(y) <= 1.0
-            part = share * np.expm1(np.clip(y, -1.0, 1.0))
-            near, near_size = near + part, near_size + np.abs(part)
-            term = np.exp(y + math.log(share) - peak)
+            peak = np.maximum(peak, y + math.log(share))
+        far, slack = np.zeros(z.size), np.zeros(z.size)
+        for m, share in zip(self.shifts, shares, strict=True):
+            term = np.exp(m * (z - m / 2) + math.log(share) - peak)
             far += term
             # m is rounded, and so are m / 2, the difference and the product
             slack += term * (8 * UNIT * m * (np.abs(z) + m) + 4 * UNIT * abs(math.log(share)))
         # d ln sum e^y is the mean of the d y; the sum of k terms rounds k times, and e >= 1/(1 + t)
-        off = 1.1 * slack / far + np.where(
-            small,
-            3 * (k + 16) * UNIT * near_size,
-            4 * UNIT * (np.abs(peak) + k + 16),
-        )
-        return np.where(small, np.log1p(np.maximum(near, -0.9)), peak + np.log(far)), off
+        log, off = peak + np.log(far), 1.1 * slack / far
+        rounded = 4 * UNIT * (np.abs(peak) + k + 16)
+        # close to loss 0 it is ln(1 + sum w (e^y - 1)), elsewhere the logarithm of a sum
+        if (at := np.flatnonzero(small)).size:
+            near, size = np.zeros(at.size), np.zeros(at.size)
+            for m, share in zip(self.shifts, shares, strict=True):
+                part = share * np.expm1(m * (z[at] - m / 2))
+                near, size = near + part, size + np.abs(part)
+            log[at], rounded[at] = np.log1p(np.maximum(near, -0.9)), 3 * (k + 16) * UNIT * size
+        return log, off + rounded
 
     def masses(self, cuts: FloatArray) -> Enclosure:
         """The n + 1 masses between n ascending cuts, which may be infinite."""
         z, total = np.clip(cuts, -1e6, 1e6), exact(np.zeros(cuts.size + 1))
-        plain, ones = exact(np.ones(z.size)), exact(np.ones(z.size + 1))
-        gaps, reach = np.append(np.diff(z, prepend=-np.inf), np.inf), np.append(z, 1e6)
+        gaps = np.append(np.diff(z, prepend=-np.inf), np.inf)
+        gap_slack = 2 * UNIT * np.abs(gaps)
         for m, weight in zip(self.shifts, self.weights, strict=True):
-            u, slack = z - m, 2 * UNIT * (np.abs(z) + m)
-            wide = normal_cells(u, slack, half_square_exp(u), plain, plain, ones)
-            short, mass, _ = short_normal_cells(
-                reach - m, 2 * UNIT * (np.abs(reach) + m), gaps, 2 * UNIT * np.abs(gaps), 1.0
-            )
-            total = total + where(short, mass, wide).scaled(weight)
+            slack = 2 * UNIT * (np.abs(z) + m)
+            total = total + normal_masses(z - m, slack, gaps, gap_slack).scaled(weight)
         # rounded once; the weights may be off on both sides of the quotient
         whole, off = np.array([math.fsum(self.weights)]), (2.0 + 2.0 * self.off) * UNIT
         return total / Enclosure(whole * (1 - off), whole * (1 + off))
@@ -210,11 +207,10 @@ class MixturePair(Pair):
         low, high = self._reach
         table = np.linspace(low, high, _TABLE)
         after = np.searchsorted(np.maximum.accumulate(self._loss(table)[1]), losses, "right")
-        left, right = table[np.maximum(after - 1, 0)], table[np.minimum(after, _TABLE - 1)]
-        while np.max(right - left) > 1e-13 * (high - low):
-            middle = left + (right - left) / 2
-            fits = self._loss(middle)[1] <= losses
-            left, right = np.where(fits, middle, left), np.where(fits, right, middle)
+        fits, not_yet = np.maximum(after - 1, 0), np.minimum(after, _TABLE - 1)
+        left = _last_below(
+            lambda z: self._loss(z)[1], losses, table[fits], table[not_yet], 1e-13 * (high - low)
+        )
         left = np.where(after == 0, -np.inf, left)  # guard: cuts-below-loss
         return np.asarray(np.where(losses >= self.max_loss()[1], np.inf, left))
 
@@ -302,6 +298,46 @@ class MixturePair(Pair):
         c = (s + 1.0) * a + s * b
         log_scale = (s * b * b - (s + 1.0) * a * a + c * c) / 2
         return np.atleast_1d(log_scale + sp.log_ndtr(c - cut))
+
+
+def _last_below(
+    rising: Callable[[FloatArray], FloatArray],
+    level: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    nearest: float,
+) -> FloatArray:
+    """Moves each ``left``, at which a function is at most its level, close to where it is above.
+
+    That is the case at ``right``, or both are the same. The value at the result is within a part
+    of 1e-12 of the level, or the result is within ``nearest`` of a place that is above it.
+    Source: the Illinois method (Dowell, Jarratt 1971), a secant method that keeps a bracket.
+    """
+    left, right = left.copy(), right.copy()
+    found, above = rising(left) - level, rising(right) - level
+    below = found.copy()  # ... as the secant takes it
+    before = np.zeros(level.size, dtype=np.int64)  # 1 where ``left`` moved last, -1: ``right``
+    enough = 1e-12 * (1.0 + np.abs(level))
+    for turn in range(_MOST_TURNS):
+        todo = np.flatnonzero((right - left > nearest) & (found < -enough))
+        if not todo.size:
+            break
+        # the secant's point, a little to the left; and now and then the middle
+        low, high, gap = below[todo], above[todo], right[todo] - left[todo]
+        with np.errstate(all="ignore"):
+            share = (low + 0.5 * enough[todo]) / (low - high)
+        useful = (share > 0.0) & (share < 1.0) & (turn % 4 < 3)
+        at = left[todo] + gap * np.where(useful, share, 0.5)
+        value = rising(at) - level[todo]
+        fits = value <= 0.0
+        # an end that stays twice counts half
+        stays = before[todo] == np.where(fits, 1, -1)
+        left[todo], right[todo] = np.where(fits, at, left[todo]), np.where(fits, right[todo], at)
+        found[todo] = np.where(fits, value, found[todo])
+        below[todo] = np.where(fits, value, np.where(stays, 0.5 * low, low))
+        above[todo] = np.where(fits, np.where(stays, 0.5 * high, high), value)
+        before[todo] = np.where(fits, 1, -1)
+    return left
 
 
 def _is_alone(mixture: Mixture) -> bool:

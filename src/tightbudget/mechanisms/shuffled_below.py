@@ -13,9 +13,9 @@ from tightbudget.mechanisms.allocated_law import Law, sum_of_many, sum_of_two
 from tightbudget.mechanisms.allocated_ratio import OneRatio
 from tightbudget.mechanisms.composition import Mechanism
 from tightbudget.mechanisms.gaussian import GaussianPair
-from tightbudget.numerics.enclosure import Enclosure, exact, where
+from tightbudget.numerics.enclosure import Enclosure
 from tightbudget.numerics.rounding import UNIT, FloatArray
-from tightbudget.numerics.special import half_square_exp, normal_cells, short_normal_cells
+from tightbudget.numerics.special import normal_masses
 from tightbudget.pairs.atomic import AtomicPair
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import zero
@@ -103,11 +103,7 @@ def _labelled(
 
 def masses_between(cuts: FloatArray, mean: float) -> Enclosure:
     """The n + 1 masses of N(mean, 1) between n ascending cuts."""
-    z, slack = cuts - mean, 2 * UNIT * (np.abs(cuts) + mean)
-    plain, ones = exact(np.ones(z.size)), exact(np.ones(z.size + 1))
-    wide = normal_cells(z, slack, half_square_exp(z), plain, plain, ones)
-    lengths = np.diff(cuts, prepend=-np.inf, append=np.inf)
-    ends, around = np.append(z, 0.0), np.append(slack, 0.0)
-    # only the mass is used, so that any tilt does; cuts are doubles, a difference rounds once
-    short, mass, _ = short_normal_cells(ends, around, lengths, 2 * UNIT * np.abs(lengths), 1.0)
-    return where(short, mass, wide)
+    slack = 2 * UNIT * (np.abs(cuts) + mean)
+    # cuts are doubles, a difference rounds once
+    gaps = np.diff(cuts, prepend=-np.inf, append=np.inf)
+    return normal_masses(cuts - mean, slack, gaps, 2 * UNIT * np.abs(gaps))

@@ -8,6 +8,7 @@ scipy's ``ndtr`` itself is up to 1,900 units in the last place off near x = -33.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,34 +214,103 @@ def short_normal_cells(
     # most 64/15 M / (16^20 (1 - 16^-2)), M the largest modulus on the ellipse with semiaxes
     # 8.03 and 7.97 half-lengths, where the exponent is below 8: less than 2^-60 relative.
     # Source: Trefethen, Is Gauss quadrature better than Clenshaw-Curtis?, 2008, Theorem 4.5.
-    short = (np.abs(right) + m + 1.0) * length <= 1.0
-    short &= (length > 0) & (length_slack <= 0.01 * length) & (right_slack <= 0.01)
-    r, d = np.where(short, right, 0.0), np.where(short, length, 1e-3)
-    off = np.where(short, length_slack, 0.0) / d + 8 * UNIT  # of the length, relative
-    slack = np.where(short, right_slack, 0.0)
-    tilt = np.where(short, m * d, 0.0)
+    cells = _ShortCells.of(right, right_slack, length, length_slack, m)
+    r, d = cells.right, cells.length
+    tilt = np.where(cells.short, m * d, 0.0)
     total, excess = np.zeros_like(r), np.zeros_like(r)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         g = weight * np.exp(node * d * (r - node * d / 2))
         total += g
         excess += g * np.expm1(tilt * node)
-    # d moves the exponent by |exponent| off at most, r by d slack; 1 % more pays for products of
-    # the two. 64 units: nodes, weights, ten exponentials of EXP = 8 units each (their mean, not
-    # their sum, since all are positive) and ten additions
-    margin = 1.01 * ((np.abs(r) + d) * d * off + d * slack) + 64 * UNIT
-    density = _DENSITY_AT_0 * half_square_exp(r)
-    p = density * d * total
-    p_margin = np.expm1(margin + (np.abs(r) + slack) * slack + off + 2 * UNIT * HALF_SQUARE_ULPS)
-    mass = Enclosure(_zero_below_tiny(p * (1.0 - p_margin)), p * (1.0 + p_margin) + TINY)
     # both sums move by the margin; expm1 has a condition number below 2 on [0, 1], and 5 % more
     # pays for products of margins
     w = excess / total
-    w_margin = w * (2.1 * margin + 2.1 * off)
+    w_margin = w * (2.1 * cells.margin() + 2.1 * cells.off)
     mean = Enclosure(
         np.maximum(1.0, (1.0 + w - w_margin) * (1 - 4 * UNIT)),
         (1.0 + w + w_margin) * (1 + 4 * UNIT),
     )
-    return short, mass, mean
+    return cells.short, cells.masses(total), mean
+
+
+def normal_masses(
+    z: FloatArray, slack: FloatArray, gaps: FloatArray, gap_slack: FloatArray
+) -> Enclosure:
+    """Encloses the n + 1 masses of a standard normal variable between n ascending points.
+
+    Args:
+        z: (n,) the points.
+        slack: (n,) how far each exact point may lie from ``z``.
+        gaps: (n + 1,) the lengths of the cells, the first and the last one infinite.
+        gap_slack: (n + 1,) how far each exact length may lie from ``gaps``.
+    """
+    n = z.size
+    # cells of an infinite length are not short: any right end does for the last one
+    last = np.append(z, z[-1:]), np.append(slack, slack[-1:])
+    cells = _ShortCells.of(*last, gaps, gap_slack, 0.0)
+    r, d, total = cells.right, cells.length, np.zeros(n + 1)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        total += weight * np.exp(node * d * (r - node * d / 2))
+    found = cells.masses(total)
+    # the others, which are few, as differences of tails between both ends of each
+    wide = np.flatnonzero(~cells.short)
+    ends = np.unique(np.clip(np.concatenate([wide - 1, wide]), 0, n - 1))
+    plain, ones = exact(np.ones(ends.size)), exact(np.ones(ends.size + 1))
+    others = normal_cells(z[ends], slack[ends], half_square_exp(z[ends]), plain, plain, ones)
+    at = np.searchsorted(ends, wide)  # a cell has the number of the point that it ends at
+    found.lower[wide], found.upper[wide] = others.lower[at], others.upper[at]
+    return found
+
+
+@dataclass(frozen=True)
+class _ShortCells:
+    """Intervals that are short enough for a rule of ten nodes; the others have other values.
+
+    Attributes:
+        short: (n,) which are.
+        right: (n,) their right ends r.
+        length: (n,) their lengths d.
+        off: (n,) how far each length may be off, relatively.
+        slack: (n,) how far each right end may be off.
+    """
+
+    short: NDArray[np.bool_]
+    right: FloatArray
+    length: FloatArray
+    off: FloatArray
+    slack: FloatArray
+
+    @staticmethod
+    def of(
+        right: FloatArray,
+        right_slack: FloatArray,
+        length: FloatArray,
+        length_slack: FloatArray,
+        m: float,
+    ) -> _ShortCells:
+        """Sorts out the short ones; the arguments are those of :func:`short_normal_cells`."""
+        with np.errstate(invalid="ignore"):  # of an infinite length
+            short = (np.abs(right) + m + 1.0) * length <= 1.0
+            short &= (length > 0) & (length_slack <= 0.01 * length) & (right_slack <= 0.01)
+        r, d = np.where(short, right, 0.0), np.where(short, length, 1e-3)
+        off = np.where(short, length_slack, 0.0) / d + 8 * UNIT
+        return _ShortCells(short, r, d, off, np.where(short, right_slack, 0.0))
+
+    def margin(self) -> FloatArray:
+        """Bounds the relative error of the sum over the nodes."""
+        # d moves the exponent by |exponent| off at most, r by d slack; 1 % more pays for products
+        # of the two. 64 units: nodes, weights, ten exponentials of EXP = 8 units each (their mean,
+        # not their sum, since all are positive) and ten additions
+        r, d = np.abs(self.right), self.length
+        return np.asarray(1.01 * ((r + d) * d * self.off + d * self.slack) + 64 * UNIT)
+
+    def masses(self, total: FloatArray) -> Enclosure:
+        """Encloses P(r - d < N <= r), from the sums over the nodes."""
+        r, slack = self.right, self.slack
+        p = _DENSITY_AT_0 * half_square_exp(r) * self.length * total
+        off = self.margin() + (np.abs(r) + slack) * slack + self.off + 2 * UNIT * HALF_SQUARE_ULPS
+        margin = np.expm1(off)
+        return Enclosure(_zero_below_tiny(p * (1.0 - margin)), p * (1.0 + margin) + TINY)
 
 
 def _zero_below_tiny(lower: FloatArray) -> FloatArray:
