@@ -37,6 +37,17 @@ def test_what_is_left_is_a_part_of_the_composition(run: tb.Composition) -> None:
         assert sum(part.count for part in fewer.parts) < 0.5 * sum(counts.values())
 
 
+def test_one_part_alone_may_show_a_delta_of_nearly_one() -> None:
+    run = tb.Laplace(0.63) * 82 + tb.Gaussian(0.804).subsampled(0.00585) * 525_000
+    for parts in (run + tb.Logistic(28.0).subsampled(1e-3) * 8_700).engine.parts:
+        fewer = _fewer(parts, 6.49, 1e-4)
+        assert fewer is not None
+        assert len(fewer.parts) == 1
+        assert fewer.parts[0].count <= 82
+    told = (run + tb.Logistic(28.0).subsampled(1e-3) * 8_700).delta(6.49)
+    assert 1.0 - 1e-4 <= told.lower <= told.upper == 1.0
+
+
 @pytest.mark.parametrize(("runs", "epsilon"), [(600, 2.0), (1000, -3.0), (1000, 40.0)])
 @pytest.mark.parametrize("rtol", [1e-3, 1e-6])
 def test_fewer_runs_prove_no_more_than_all_have(runs: int, epsilon: float, rtol: float) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
 
+import numpy as np
+
 from tightbudget.engine.answer import BUCKETS, CLOSED_FORM, FLOOR, SADDLE_POINT
 from tightbudget.engine.buckets.compose import Pairs, Parts
 from tightbudget.engine.buckets.one_run import OneRun
@@ -27,6 +29,7 @@ from tightbudget.engine.readings.renyi import renyi_divergence
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import (
+    FloatArray,
     add_up,
     double_up,
     exp_up,
@@ -53,6 +56,8 @@ _HARDLY, _ROUGHLY = -640.0, 1e-2
 # More different pairs than so many are first tried with so few that resemble them. Affects time,
 # never truth.
 _MANY, _FEW = 96, 12
+# powers of e^-L that a plan looks at, for a delta close to 1; the last one alone for many parts
+_SLOPES = np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 0.5])
 _POINTS = "grids are limited in their points"
 _ROUNDING = "the rounding of doubles stands in the way"
 
@@ -269,25 +274,36 @@ class ByMoments:
 def _fewer(parts: Parts, epsilon: float, rtol: float) -> Parts | None:
     """Returns so many of the runs that their delta is 1 but for a twentieth of ``rtol``, about.
 
-    The mean of their losses is above epsilon by ln(20 / rtol) and by 8 standard deviations. None
-    where these are half of the runs or more.
+    These are runs of one part, where its own delta is so close to 1, or of all that add much. By
+    Chernoff, 1 - delta = E min(1, e^(epsilon - L)) <= E[e^(-u L)] e^(u epsilon) for 0 < u <= 1.
+    None where half of the runs are too few.
     """
     if parts.certain:
         return None
-    moments = [tilted_moments(part.sketch, 0.0)[1:] for part in parts.parts]
-    sums = [part.count * mean for part, (mean, _) in zip(parts.parts, moments, strict=True)]
-    # a part that adds little to the sum takes as much time, and rounds as much
-    kept = [k for k, one in enumerate(sums) if one > 0.0 and one >= 0.1 * sum(sums)]
+    u = _SLOPES if len(parts.parts) <= _MANY else _SLOPES[-1:]
+    logs = np.array(
+        [[one.count * tilted_moments(one.sketch, -x)[0] for x in u] for one in parts.parts]
+    )
+    needed = math.log(20.0 / max(rtol, 1e-15)) + u * max(0.0, epsilon)
+
+    def share(log: FloatArray) -> float:
+        with np.errstate(divide="ignore"):
+            return float(np.min(np.where(log < 0.0, needed / -log, np.inf)))
+
+    each = [share(log) for log in logs]
+    if len(each) > 1 and min(each) <= 1.0:
+        fewest = min(range(len(each)), key=lambda k: each[k] * parts.parts[k].count)
+        kept, most = [fewest] if each[fewest] <= 1.0 else [], each[fewest]
+    else:
+        # a part that adds little to the sum takes as much time, and rounds as much
+        sums = -logs[:, -1]
+        kept = np.flatnonzero((sums > 0.0) & (sums >= 0.1 * np.sum(sums))).tolist()
+        most = share(np.sum(logs[kept], axis=0)) if kept else math.inf
+        kept = kept if most < 0.5 else []
     if not kept:
         return None
-    mean = sum(sums[k] for k in kept)
-    root = 8.0 * math.sqrt(sum(parts.parts[k].count * moments[k][1] for k in kept))
-    beyond = max(0.0, epsilon) + math.log(20.0 / max(rtol, 1e-15))
-    share = ((root + math.sqrt(root * root + 4.0 * mean * beyond)) / (2.0 * mean)) ** 2
-    if not share < 0.5:
-        return None
     return Parts.of(
-        tuple((one.pair, math.ceil(one.count * share)) for one in (parts.parts[k] for k in kept))
+        tuple((parts.parts[k].pair, math.ceil(parts.parts[k].count * most)) for k in kept)
     )
 
 
