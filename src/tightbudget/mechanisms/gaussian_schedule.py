@@ -16,14 +16,19 @@ Every bound is one of ``gaussian_transform_bounds`` (docs/explanation/contour.md
 which is m times as wide as x:
 
 - *The rule.* S has its zeros at Im y = +-pi. In |Im y| <= b < pi the density grows by
-  e^(b^2 / (2 m^2)), |S| lies between S cos(b/2) and S, and arg S(y + i b) rises with y. The
-  integral of the modulus is bounded cell by cell between the nodes: ln of the integrand has a
-  second derivative of at least -1/m^2 - max(0, -p)/4, p the real part of z, so that between two
-  nodes it exceeds its chord by h^2/8 times that at most. Beyond the nodes the integrand falls as
-  exponentials do: by x/m, less the growth of R^p, per unit of y.
+  e^(b^2 / (2 m^2)), |S| lies between S cos(b/2) and S, and arg S(y + i b) rises with y; so does
+  |S(y + i b)|, from 1 on, for b <= pi/2. The integral of the modulus is bounded cell by cell
+  between the nodes: ln phi has the second derivative -1/m^2, so that between two nodes phi exceeds
+  its chord by h^2/8 times that at most. Beyond the nodes the integrand falls as exponentials do: by
+  x/m, less the growth of R^p, per unit of y.
 - *The rest of the line.* The lemma holds with S for R and Im y = b for Im x = b/m; one b serves all
   steps. |S(y + i b) / S(y)|^2 = 1 - 4 sin^2(b/2) e^y / (1 + e^y)^2. The rule on the moved line may
   be widened to min(pi/2, pi - b).
+- *Without the largest losses*, which may be too rare to make any delta, all steps are weighed by
+  one function of y that ends them (``smooth_end``).
+
+Files: ``gaussian_schedule_nodes`` has the steps and their weights, ``gaussian_schedule_bounds``
+what is proved of a rule and of the rest of a line, ``gaussian_schedule_plan`` what is planned.
 
 Values are M and not M - 1: a step is known to some 1e-14, and k runs to k times that. For a
 schedule of a thousand steps, that leaves ten digits of delta. A line that ends in "pays: name" pays
