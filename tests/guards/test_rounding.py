@@ -610,9 +610,9 @@ def ended_terms_hold() -> bool:
 
 def left_out_masses_hold() -> bool:
     """What an end leaves out is at most what is said, where ln(q / (1 - q)) is off by its error."""
-    for sign in BOTH:
-        schedule = known_odds(schedule_of(), FAR_OFF)
-        schedule.__dict__["odds"] = schedule.odds + sign * FAR_OFF
+    for sign in BOTH:  # farther than the sum is raised by
+        schedule = known_odds(schedule_of(), 2e-4)
+        schedule.__dict__["odds"] = schedule.odds + sign * 2e-4
         u = (1.0 - schedule_of().odds[0]) / schedule.m[0]
         half = 0.5 * schedule.m[0]
         lost = [((arb(u) + s * half) / arb(2).sqrt()).erfc() / 2 for s in (1, -1)]

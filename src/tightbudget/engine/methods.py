@@ -278,7 +278,7 @@ def _fewer(parts: Parts, epsilon: float, rtol: float) -> Parts | None:
     Chernoff, 1 - delta = E min(1, e^(epsilon - L)) <= E[e^(-u L)] e^(u epsilon) for 0 < u <= 1.
     None where half of the runs are too few.
     """
-    if parts.certain:
+    if parts.certain or not parts.parts:
         return None
     u = _SLOPES if len(parts.parts) <= _MANY else _SLOPES[-1:]
     logs = np.array(

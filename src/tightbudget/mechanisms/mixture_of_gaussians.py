@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special as sp
 
 from tightbudget.mechanisms.composition import Mechanism
@@ -28,7 +29,9 @@ _PICTURED = 32  # the heaviest components are enough to plan with
 _MOST = 1000  # components
 _LEAST_RATE = 1e-100  # below it no rate is carried
 _TABLE = 4097  # outputs between which a loss is sought
-_MOST_TURNS = 60  # of that search, which takes five or so; halves alone would take forty
+# places between two of them, 1e-13 of the range of all outputs apart
+_PARTS = 2**31
+_SECANTS = (0, 1, 2, 4, 5, 6)  # turns of that search; the others take halves, which end it
 
 
 @dataclass(frozen=True)
@@ -207,10 +210,8 @@ class MixturePair(Pair):
         low, high = self._reach
         table = np.linspace(low, high, _TABLE)
         after = np.searchsorted(np.maximum.accumulate(self._loss(table)[1]), losses, "right")
-        fits, not_yet = np.maximum(after - 1, 0), np.minimum(after, _TABLE - 1)
-        left = _last_below(
-            lambda z: self._loss(z)[1], losses, table[fits], table[not_yet], 1e-13 * (high - low)
-        )
+        left, right = table[np.maximum(after - 1, 0)], table[np.minimum(after, _TABLE - 1)]
+        left = _last_below(lambda z: self._loss(z)[1], losses, left, right)
         left = np.where(after == 0, -np.inf, left)  # guard: cuts-below-loss
         return np.asarray(np.where(losses >= self.max_loss()[1], np.inf, left))
 
@@ -305,39 +306,56 @@ def _last_below(
     level: FloatArray,
     left: FloatArray,
     right: FloatArray,
-    nearest: float,
 ) -> FloatArray:
-    """Moves each ``left``, at which a function is at most its level, close to where it is above.
+    """The last of _PARTS + 1 places from ``left`` to ``right`` where a function is at most a level.
 
-    That is the case at ``right``, or both are the same. The value at the result is within a part
-    of 1e-12 of the level, or the result is within ``nearest`` of a place that is above it.
-    Source: the Illinois method (Dowell, Jarratt 1971), a secant method that keeps a bracket.
+    It is at most its level at ``left`` and above at ``right``, or both are the same. First a secant
+    method that keeps a bracket goes near; then places on both sides of it are tried.
+    Source: the Illinois method (Dowell, Jarratt 1971).
     """
-    left, right = left.copy(), right.copy()
-    found, above = rising(left) - level, rising(right) - level
-    below = found.copy()  # ... as the secant takes it
-    before = np.zeros(level.size, dtype=np.int64)  # 1 where ``left`` moved last, -1: ``right``
-    enough = 1e-12 * (1.0 + np.abs(level))
-    for turn in range(_MOST_TURNS):
-        todo = np.flatnonzero((right - left > nearest) & (found < -enough))
+    step = (right - left) / _PARTS
+    wide = np.flatnonzero(step > 0.0)
+
+    def above(place: FloatArray, which: NDArray[np.int64]) -> FloatArray:
+        return rising(left[which] + place * step[which]) - level[which]
+
+    first, last = np.zeros(level.size), np.full(level.size, float(_PARTS))
+    low, high = np.full(level.size, -1.0), np.full(level.size, 1.0)
+    low[wide], high[wide] = above(first[wide], wide), above(last[wide], wide)
+    before = np.zeros(level.size, dtype=np.int64)  # 1 where ``first`` moved last, -1: ``last``
+    at, todo = first.copy(), wide
+    for turn in itertools.count():
         if not todo.size:
             break
-        # the secant's point, a little to the left; and now and then the middle
-        low, high, gap = below[todo], above[todo], right[todo] - left[todo]
         with np.errstate(all="ignore"):
-            share = (low + 0.5 * enough[todo]) / (low - high)
-        useful = (share > 0.0) & (share < 1.0) & (turn % 4 < 3)
-        at = left[todo] + gap * np.where(useful, share, 0.5)
-        value = rising(at) - level[todo]
+            share = low[todo] / (low[todo] - high[todo])
+        useful = (share > 0.0) & (share < 1.0) & (turn in _SECANTS)
+        gap = last[todo] - first[todo]
+        at[todo] = first[todo] + np.floor(gap * np.where(useful, share, 0.5))
+        value = above(at[todo], todo)
         fits = value <= 0.0
         # an end that stays twice counts half
         stays = before[todo] == np.where(fits, 1, -1)
-        left[todo], right[todo] = np.where(fits, at, left[todo]), np.where(fits, right[todo], at)
-        found[todo] = np.where(fits, value, found[todo])
-        below[todo] = np.where(fits, value, np.where(stays, 0.5 * low, low))
-        above[todo] = np.where(fits, np.where(stays, 0.5 * high, high), value)
+        low[todo] = np.where(fits, value, np.where(stays, 0.5 * low[todo], low[todo]))
+        high[todo] = np.where(fits, np.where(stays, 0.5 * high[todo], high[todo]), value)
+        first[todo] = np.where(fits, at[todo], first[todo])
+        last[todo] = np.where(fits, last[todo], at[todo])
         before[todo] = np.where(fits, 1, -1)
-    return left
+        near = (np.abs(value) <= 1e-13 * (1.0 + np.abs(level[todo]))) | (gap <= 2.0)
+        todo = todo[~near]
+    # one place each, on both sides, twice as far away each time; then halves
+    reach, todo = 1.0, wide
+    while (todo := todo[last[todo] - first[todo] > 1.0]).size:
+        middle = 0.5 * (first[todo] + last[todo])
+        nearer = np.where(before[todo] > 0, first[todo] + reach, last[todo] - reach)
+        inside = (nearer > first[todo]) & (nearer < last[todo])
+        place = np.where(inside & (reach < middle - first[todo]), nearer, np.floor(middle))
+        value = above(place, todo)
+        fits = value <= 0.0
+        first[todo] = np.where(fits, place, first[todo])
+        last[todo] = np.where(fits, last[todo], place)
+        reach *= 2.0
+    return np.asarray(left + first * step)
 
 
 def _is_alone(mixture: Mixture) -> bool:
