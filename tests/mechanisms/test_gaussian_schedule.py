@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -227,6 +228,20 @@ def test_what_is_left_out_is_at_most_what_is_said(name: str) -> None:
     lost = sum(known[1:], start=known[0])
     said = mass_beyond(schedule, end, float(lost.log()))
     assert lost <= arb(said) <= 4 * lost
+
+
+def test_a_tail_of_thirty_deviations_is_at_most_what_is_said() -> None:
+    """Of a narrow density, whose place and whose mean each move it by many of their units."""
+    m, q = arb(1e-3), arb(1e-9)
+    (schedule,) = Schedule.of([Step(1e-3, 1e-9, 1)], True)
+    place = float(schedule.odds[0]) + 0.03
+    u = [(arb(place) - (q / (1 - q)).log() + sign * m * m / 2) / m for sign in (1, -1)]
+    lost = [(x / arb(2).sqrt()).erfc() / 2 for x in u]
+    steps = np.array([-np.inf, place]), np.array([0.0, 1.0])
+    with mock.patch.object(SmoothEnd, "steps", return_value=steps):
+        said = mass_beyond(schedule, SmoothEnd(1.0, 0.125), -3.0)
+    truth = (1 - q) * lost[0] + q * lost[1]
+    assert truth <= arb(said) <= 1.001 * truth
 
 
 @pytest.mark.parametrize("log_mass", [-3.0, -45.0, -600.0])
