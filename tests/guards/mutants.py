@@ -105,7 +105,24 @@ def lose_a_truth(
     assert mutation.true is not None
     assert mutation.true(), "it does not even hold with the guard"
     mutate(monkeypatch, mutation)
-    assert not _holds(mutation.true), "nothing noticed that the guard is gone"
+    try:
+        assert not _holds(mutation.true), "nothing noticed that the guard is gone"
+    finally:
+        _forget()
+
+
+def _forget() -> None:
+    """Empties the caches of all mechanisms: what a mutant has left there must answer no test."""
+    kept = type(functools.lru_cache(_forget))
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("tightbudget.mechanisms."):
+            continue
+        classes = [one for one in vars(module).values() if isinstance(one, type)]
+        for owner in (module, *(one for one in classes if one.__module__ == name)):
+            for one in list(vars(owner).values()):
+                found = one.__func__ if isinstance(one, staticmethod | classmethod) else one
+                if isinstance(found, kept):
+                    found.cache_clear()
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, mutation: Without) -> None:
