@@ -116,9 +116,10 @@ def aliased(steps: Steps, c: float, t: float, rule: RuleInY, at: TiltedSteps) ->
 def beyond(steps: Steps, c: float, t: float, shift: float, rule: RuleInY | None) -> float:
     """An upper bound of ln |M(c + i t')| for all t' >= t; inf where there is no rule.
 
-    Guarantee: holds for every shift in (0, pi) and every rule. The line of y moves to
-    Im y = +-shift, where |S^(i t)| only falls with t. The integral of the modulus is a trapezoidal
-    sum of w times the rest, which is analytic; what |w| on the moved line is above w comes besides.
+    Guarantee: holds for every shift in (0, pi) and every rule whose width is at most pi / 2 and
+    below pi - shift. The line of y moves to Im y = +-shift, where |S^(i t)| only falls with t. The
+    integral of the modulus is a trapezoidal sum of w times the rest, which is analytic; what |w| on
+    the moved line is above w comes besides.
     """
     power, m = steps.power(c), steps.m
     at = None if rule is None else steps.weights(c, rule)
@@ -221,7 +222,8 @@ def mass_beyond(steps: Steps, end: SmoothEnd, log_mass: float) -> float:
     """An upper bound, above 0, of the P-mass of all runs together that an end leaves out.
 
     1 - w rises with y. It is at most a sum of steps, each from a place on, beyond which the
-    normal tails without the record and with it say how much there is.
+    normal tails without the record and with it say how much there is. ``log_mass`` is ln of what
+    the answer is compared with: the steps begin where a run has less; any value is sound.
     """
     half = 0.5 * steps.m**2
     places, jumps = end.steps(log_mass - math.log(float(np.sum(steps.count))))
@@ -256,10 +258,10 @@ def _after_added(power: float, at: TiltedSteps, t: float, shift: float, slope: f
     cells = min(_MOST_CELLS, math.ceil((far - start) / _CELL) + 1)
     y = np.linspace(start, far + _CELL, cells + 1)
     log_s = ln_s(y)
-    log = log_s + turned_s(y, np.array(shift), power)[0]
+    less, angle, _ = turned_s(y, np.array(shift), power)
+    log = log_s + less
     fall = power * (log - log_s[0]) - slope * (y - start)
     # logarithms within a relative 1e-9
     fall = fall + 1e-9 * (-power * (np.abs(log) + log_s[0]) + slope * (y - start)) + 1e-12
-    angles = t * np.arctan2(math.sin(shift), np.exp(-y) + math.cos(shift)) * (1.0 + 1e-9)
-    logs = fall[:-1] + angles[1:]
+    logs = fall[:-1] + t * angle[1:] * (1.0 + 1e-9)
     return After(np.diff(y), logs[None, :], fall[-1:] + t * shift, slope)

@@ -110,11 +110,8 @@ class SmoothEnd:
     def places(self, power: float, goal: float) -> FloatArray:
         """Returns places from the edge to where w S^power is below e^-goal, ascending."""
         most = math.sqrt(2.0 * (goal + power * (max(0.0, self.edge) + 30.0))) + 1.0
-        return np.asarray(self.edge + np.log1p(np.append(0.0, self._depths(most)) * self.width))
-
-    @staticmethod
-    def _depths(most: float) -> FloatArray:
-        return np.geomspace(0.1, most, _LOOKS)
+        u = np.append(0.0, np.geomspace(0.1, most, _LOOKS))
+        return np.asarray(self.edge + np.log1p(u * self.width))
 
     def steps(self, log_mass: float) -> tuple[FloatArray, FloatArray]:
         """Returns places and numbers for which 1 - w(y) is at most the sum of those before y.
@@ -137,8 +134,9 @@ class SmoothEnd:
     def after(self, power: float, start: float, t: float = 0.0, shift: float = 0.0) -> After:
         """Bounds |w S^s| on Im = shift beyond ``start``, over w S^power at ``start``.
 
-        It holds for Re s = power > 0 and |Im s| <= t, and shift <= pi / 8. |S|, arg S and V are at
-        most what they are at the right end of a cell, and Phi(-U) <= e^(-U^2 / 2) / 2 for U >= 0.
+        It holds for Re s = power > 0 and |Im s| <= t; its rate is negative where shift > pi / 8, of
+        which nothing is said. |S|, arg S and V are at most what they are at the right end of a
+        cell, and Phi(-U) <= e^(-U^2 / 2) / 2 for U >= 0.
         """
         # -U^2 / 2 + V^2 / 2 is about -e^(2 (y - edge)) cos(2 shift) / (2 width^2): less than
         # -power y - t shift - GOAL from here on
@@ -146,7 +144,7 @@ class SmoothEnd:
         far = max(start, self.edge + 0.5 * math.log(large * self.width**2 + 4.0))
         k = max(1, math.ceil((far - start) / _CELL))
         y = start + _CELL * np.arange(k + 1.0)
-        log_s = np.maximum(y, 0.0) + np.log1p(np.exp(-np.abs(y)))
+        log_s = np.logaddexp(0.0, y)
         real, side = self._moved(y, shift)
         fall = np.where(real > 0.0, 0.5 * real**2 + math.log(2.0), 0.0)
         share = float(self.log_share(np.array([start]))[0][0])

@@ -238,8 +238,10 @@ def normal_masses(
 ) -> Enclosure:
     """Encloses the n + 1 masses of a standard normal variable between n ascending points.
 
+    Guarantee: holds the exact masses; those of short cells keep their relative precision.
+
     Args:
-        z: (n,) the points.
+        z: (n,) the points, n > 0.
         slack: (n,) how far each exact point may lie from ``z``.
         gaps: (n + 1,) the lengths of the cells, the first and the last one infinite.
         gap_slack: (n + 1,) how far each exact length may lie from ``gaps``.
