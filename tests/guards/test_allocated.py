@@ -20,6 +20,7 @@ from tightbudget.mechanisms import (
 )
 from tightbudget.mechanisms.allocated_above import Spread
 from tightbudget.mechanisms.allocated_below import Merged, Sums
+from tightbudget.mechanisms.allocated_plan import LogLabels
 from tightbudget.numerics.enclosure import exact as exact_mass
 from tightbudget.pairs.direction import Direction
 from tightbudget.pairs.pair import zero
@@ -172,7 +173,7 @@ def an_uncertain_quotient_counts() -> bool:
 
 
 def masses_that_are_cut_may_belong_to_any_sum() -> bool:
-    law = Sums.of(GAUSSIAN.pair(REMOVE), REMOVE, 20, 2)
+    law = Sums.of(GAUSSIAN.pair(REMOVE), REMOVE, 20, 2, LogLabels(0.5, far=False))
     return law.error > 1e-9
 
 

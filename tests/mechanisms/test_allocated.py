@@ -17,6 +17,7 @@ from tightbudget.errors import FileError, ParameterError, RelationError
 from tightbudget.mechanisms import MECHANISMS, Allocated, Direction
 from tightbudget.mechanisms.allocated_above import Spread
 from tightbudget.mechanisms.allocated_below import Merged, Sums
+from tightbudget.mechanisms.allocated_plan import LogLabels
 
 # (sigma, steps, epochs, epsilon): delta of a removed and of an added record. One epoch by vertical
 # lines, two by quadrature of lines, each with two sets of parameters that agree to 14 digits.
@@ -239,10 +240,49 @@ def test_two_hundred_of_ten_thousand_steps() -> None:
 def test_labels_of_sums_are_those_of_any_order() -> None:
     """The law of a sum of labels, of which the first ones have the record, is symmetric."""
     pair = tb.Laplace(1.0).pair(Direction.REMOVE)
-    law = Sums.of(pair, Direction.REMOVE, 6, 2)
+    law = Sums.of(pair, Direction.REMOVE, 6, 2, LogLabels(0.5, far=False))
     assert law.rows.shape[0] == 2
     assert np.all(np.sum(law.rows, axis=1) <= 1.0 + law.error)
     assert np.all(np.sum(law.rows, axis=1) >= 1.0 - 1e-6)
+
+
+@pytest.mark.parametrize(("steps", "each_in"), [(4, 2), (7, 2), (7, 5), (12, 3)])
+def test_the_sum_of_logs_tells_next_to_all(steps: int, each_in: int) -> None:
+    """Where a step has two outputs, a sum of labels tells how often each one came: all there is."""
+    p = Fraction(3, 4)  # of the true output
+    laws = []
+    for known in (0, each_in):  # how many steps have the record
+        law = [Fraction(1)]  # of the number of outputs that say so
+        for chance in [p] * known + [1 - p] * (steps - known):
+            law = [
+                (law[n] if n < len(law) else 0) * (1 - chance) + (law[n - 1] if n else 0) * chance
+                for n in range(len(law) + 1)
+            ]
+        laws.append(law)
+    low, high = exp_ends(0.3)
+    exact = [
+        max(
+            sum(max(Fraction(0), x - e * y) for x, y in zip(one, other, strict=True))
+            for one, other in itertools.permutations(laws)
+        )
+        for e in (high, low)
+    ]
+    found = tb.RandomizedResponse(0.75).allocated(steps, each_in=each_in).delta(0.3)
+    assert Fraction(1 - 1e-6) * exact[0] <= found.lower <= exact[1]
+    assert exact[0] <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "each_in", "exact"),
+    # epsilon at 1e-5, by the exact ratio of 10^5 random outputs, to 1 %
+    [(0.5, 1000, 2, 4.211)],
+)
+@pytest.mark.slow
+def test_most_of_what_several_steps_tell_is_seen(
+    sigma: float, steps: int, each_in: int, exact: float
+) -> None:
+    found = tb.Gaussian(sigma).allocated(steps, each_in=each_in).epsilon(1e-5)
+    assert 0.99 * exact <= found.lower <= 1.01 * exact <= found.upper
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The laws of an average and of a sum of ratios on a lattice, from below.
+"""The laws of an average of ratios, and of a sum of labels of ratios, on a lattice, from below.
 
 The ratio of a step is the density of its output with the record present over the density with it
 absent. All outputs whose ratio is between two lattice points become one output, and sums of such
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tightbudget.mechanisms.allocated_law import Law, sum_of_many, sum_of_two
+from tightbudget.mechanisms.allocated_plan import LogLabels
 from tightbudget.mechanisms.allocated_ratio import OneRatio
 from tightbudget.numerics.enclosure import Enclosure, exact
 from tightbudget.numerics.rounding import (
@@ -76,11 +77,15 @@ class Merged:
 # Proof: proofs/order.v, theorem merging
 @dataclass(frozen=True)
 class Sums:
-    """The law of a sum of labels near X_1, ..., X_t, of which a record changes several.
+    """The law of a sum of labels near ln(1 + c X), over t ratios X, of which a record changes k.
 
-    The record is in some of the t steps, each set of as many steps being as likely. The label of
-    a ratio does not depend on its step, nor the sum of labels on their order: so the
-    record may as well be in the first steps.
+    The record is in some of the t steps, each set of k steps being as likely. The label of a ratio
+    does not depend on its step, nor the sum of labels on their order: so the record may as well be
+    in the first steps.
+
+    The ratio of all outputs is the mean of the products of k of the X. It is a coefficient of the
+    polynomial in c that multiplies out all 1 + c X, up to a factor; the value of the polynomial at
+    one c tells nearly as much, where the powers near the k-th one weigh most.
 
     Guarantee: the pair of this law is a post-processing of all outputs, in both directions.
     """
@@ -90,16 +95,17 @@ class Sums:
     infinite: Enclosure
 
     @staticmethod
-    def of(pair: Pair, direction: Direction, steps: int, times: int) -> Sums:
+    def of(pair: Pair, direction: Direction, steps: int, times: int, logs: LogLabels) -> Sums:
         """The law for ``steps`` ratios of one step's pair, ``times`` of which have the record.
 
         Args:
             pair: a pair that one step attains.
             direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
             steps: t >= 1.
-            times: in [1, t].
+            times: k, in [1, t].
+            logs: the labels, with c as their share: they decide how much the sum tells.
         """
-        one = OneRatio.of(pair, direction, steps, flat=True)
+        one = OneRatio.of(pair, direction, steps, logs=logs)
         rows, error = one.shares.merged()
         without, with_record = (
             Law(1, one.grid.pieces(row[None, :]), error, (0.0, 0.0), merged=True) for row in rows

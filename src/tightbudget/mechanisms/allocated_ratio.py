@@ -14,9 +14,11 @@ from tightbudget.mechanisms.allocated_plan import (
     NO_MASS,
     LatticePlan,
     Levels,
+    LogLabels,
     RatioSketch,
     planned,
     planned_flat,
+    planned_logs,
 )
 from tightbudget.numerics.enclosure import Enclosure, exp_enclosure
 from tightbudget.numerics.rounding import LOG, UNIT, FloatArray, add_up, outwards, sum_up
@@ -35,21 +37,36 @@ class OneRatio:
 
     @staticmethod
     def of(
-        pair: Pair, direction: Direction, steps: int, *, flat: bool = False, finer: int = 0
+        pair: Pair,
+        direction: Direction,
+        steps: int,
+        *,
+        flat: bool = False,
+        logs: LogLabels | None = None,
+        finer: int = 0,
     ) -> OneRatio:
         """Asks a step's pair for its masses between the points that an average of ratios needs.
 
-        With ``flat`` the points are those of one step of the lattice for all sums. ``finer`` says
-        how often the distance of points is halved.
+        Args:
+            pair: the pair of one step.
+            direction: which side of it has the record: P for ``REMOVE``, Q for ``ADD``.
+            steps: of how many ratios the average is.
+            flat: whether the points are those of one step of the lattice for all sums.
+            logs: the labels that the points are those of, in place of ratios.
+            finer: how often the distance of points is halved.
         """
         remove = direction is Direction.REMOVE
         picture = RatioSketch.of(pair, direction)
         picture = picture.reaching(pair, direction, LOST / steps)
-        plan, (least, low, high) = (
-            planned_flat(picture, steps) if flat else planned(picture, steps, finer)
-        )
+        if logs is not None:
+            plan, (least, low, high) = planned_logs(picture, steps, logs)
+        elif flat:
+            plan, (least, low, high) = planned_flat(picture, steps)
+        else:
+            plan, (least, low, high) = planned(picture, steps, finer)
         grid = _Edges.of(plan.table(1, 0, low, high)[1], least, high, zero=picture.zero > 0)
-        shares = _Shares(plan.positions.ratio(grid.places, 1))
+        places = plan.positions.ratio(grid.places, 1)
+        shares = _Shares(places if logs is None else logs.ratio(places))
         shares.add_bins(pair, remove=remove)
         shares.add_atoms(pair.atoms(), remove=remove)
         alone = (pair.q_only(), pair.p_only())

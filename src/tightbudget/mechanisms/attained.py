@@ -10,9 +10,14 @@ from tightbudget.mechanisms.composition import Composable, Mechanism
 _REFERENCE, _ROUGH = 1e-6, 0.05  # a delta, and a gap, at which lower bounds are compared
 
 
-@functools.lru_cache(maxsize=256)
 def telling_most(each: tuple[Mechanism, ...], runs: int) -> Composable:
-    """Returns so many runs of the mechanism whose epsilon is largest at a certain delta.
+    """Returns so many runs of the mechanism whose epsilon is largest at a certain delta."""
+    return one_telling_most(each, runs) * runs
+
+
+@functools.lru_cache(maxsize=256)
+def one_telling_most(each: tuple[Mechanism, ...], runs: int) -> Mechanism:
+    """Returns the mechanism of which so many runs have the largest epsilon at a certain delta.
 
     All are below the exact one: the choice affects width, never truth.
     """
@@ -23,4 +28,4 @@ def telling_most(each: tuple[Mechanism, ...], runs: int) -> Composable:
         except PrecisionError:
             return 0.0
 
-    return max(each, key=told) * runs
+    return max(each, key=told)
