@@ -18,7 +18,7 @@ from tests.guards.mutants import Without, each, lose_a_truth
 from tests.integrals import Step as Exact
 
 from tightbudget.engine.saddle_point.saddle_point import SaddlePoint
-from tightbudget.mechanisms import gaussian_schedule
+from tightbudget.mechanisms import gaussian_schedule, gaussian_schedule_path
 from tightbudget.mechanisms.gaussian_schedule import Schedule
 from tightbudget.mechanisms.gaussian_schedule_nodes import RuleInY, Step, Steps
 from tightbudget.mechanisms.gaussian_transform import MixedTransform
@@ -113,6 +113,20 @@ def unknown_values_hold() -> bool:
     return True
 
 
+def far_lines_hold(**coarse: float) -> bool:
+    """M on a path with a coarse rule, short ends or a wide rest is within its error."""
+    one, c = schedule(), 2.0
+    with mock.patch.multiple(gaussian_schedule_path, **coarse):
+        for t in (0.0, 0.5, 3.0, 9.0, 11.0):
+            found = one.far_line(c, np.array([t]))
+            assert found is not None
+            got = acb(float(found.log[0].real), float(found.log[0].imag)).exp()
+            quotient = ONE.moment(acb(c, t)) / got
+            if not abs(quotient - 1) <= arb(float(found.error[0])).expm1():
+                return False
+    return True
+
+
 class Otherwise(MixedTransform):
     """A transform that inherits from the sampled step, and may have another integrand."""
 
@@ -170,6 +184,26 @@ MUTATIONS = [
         "what a smooth end grows by on the moved line",
         {"schedule-spilled": "whole = whole + 0.0"},
         ended_moduli_hold,
+    ),
+    Without(
+        "the step of the rule on a path",
+        {"far-rule": "aliased = np.zeros_like(whole)"},
+        lambda: far_lines_hold(_GOAL=9.0),
+    ),
+    Without(
+        "the nodes beyond a path",
+        {"far-ends": "ends_off = np.zeros_like(left)"},
+        lambda: far_lines_hold(_REACH=4.0),
+    ),
+    Without(
+        "powers that are left out on a path",
+        {"far-gone": "pass"},
+        lambda: far_lines_hold(_GONE=4.0),
+    ),
+    Without(
+        "what a value on a path is off",
+        {"far-value": "pass"},
+        lambda: far_lines_hold(_GOAL=9.0),
     ),
     Without(
         "values that are not told from 0",

@@ -41,6 +41,7 @@ from tightbudget.mechanisms import (
     gaussian_schedule,
     gaussian_schedule_bounds,
     gaussian_schedule_nodes,
+    gaussian_schedule_path,
     gaussian_schedule_plan,
     gaussian_transform,
     gaussian_transform_bounds,
@@ -732,6 +733,98 @@ def schedule_beyond(sign: float) -> bool:
     return bool(exact(ADD).beyond(c, t, shift).log() <= bound)
 
 
+# ---------------------------------------------------------- many steps at great heights
+
+
+def far_path(schedule: Schedule) -> gaussian_schedule_path._Path:
+    """The path of a schedule's line Re s = 1/2, whose weights have no error."""
+    path = gaussian_schedule_path._path(schedule, 0.5)
+    assert path is not None
+    return dataclasses.replace(path, wrong=np.zeros_like(path.wrong))
+
+
+def far_weights_hold() -> bool:
+    """Each weight h phi(x) / m is within its error; only ln(q / (1 - q)) is known before."""
+    schedule = known_odds(schedule_of())
+
+    def hold() -> bool:
+        path = gaussian_schedule_path._path(schedule, 0.5)
+        assert path is not None
+        for i in range(0, path.y.size, 9):
+            x = acb(float(path.y[i]), path.height) + arb(3).log() + 0.5
+            truth = (-x * x / 2).exp() * arb(path.h) / (2 * arb.pi()).sqrt()
+            if not abs(number(path.weight[0, i]) - truth) <= float(path.wrong[0, i]):
+                return False
+        return True
+
+    return off(np, "exp", "EXP", hold)
+
+
+def far_sum(schedule: Schedule, path: gaussian_schedule_path._Path, exactly: acb) -> bool:
+    """ln(1 + z q / (1 - q) + V) at 1/2 + 2 i is within its error of ``exactly``."""
+    found = gaussian_schedule_path._sums(path, schedule, 0.5, np.array([2.0]), np.zeros(1))
+    assert found is not None
+    return bool(abs(exactly - number(found[0][0])) <= float(found[1][0]))
+
+
+def far_nodes_hold() -> bool:
+    """The sum over the nodes of a path, which are known before, is within its error."""
+    schedule, z = known_odds(schedule_of()), acb(1.5, 2.0)
+    path, total = far_path(schedule), 1 + z / 3
+    for y, weight in zip(path.y.tolist(), path.weight[0], strict=True):
+        s = 1 + acb(y, path.height).exp()
+        total += number(weight) * ((z * s.log()).exp() - 1 - z * (s - 1))
+    return off(np, "exp", "EXP", lambda: far_sum(schedule, path, total.log()))
+
+
+def far_logs_hold() -> bool:
+    """ln(1 + z q / (1 - q)), where all weights are 0."""
+    schedule, z = known_odds(schedule_of(share=2.0**-7)), acb(1.5, 2.0)
+    path = far_path(schedule)
+    path = dataclasses.replace(path, weight=0.0 * path.weight, size=0.0 * path.size)
+    return off(np, "log1p", "LOG1P", lambda: far_sum(schedule, path, (1 + z / 127).log()))
+
+
+def far_means_hold() -> bool:
+    """The same where q is off by all its roundings, a million times as large."""
+    nested = MILLION * MOST_NESTED
+    for sign in BOTH:
+        schedule = schedule_of(share=2.0**-7 * (1.0 + sign * 0.99 * nested * UNIT))
+        path = far_path(known_odds(schedule))
+        path = dataclasses.replace(path, weight=0.0 * path.weight, size=0.0 * path.size)
+        with granted("MOST_NESTED", nested):
+            if not far_sum(schedule, path, (1 + acb(1.5, 2.0) / 127).log()):
+                return False
+    return True
+
+
+def far_rest_holds() -> bool:
+    """A line whose ln(1 - q) is off by what it may be."""
+    for sign in BOTH:
+        schedule = known_odds(schedule_of(), FAR_OFF)
+        schedule.__dict__["odds_error"] = np.zeros(1)
+        schedule.__dict__["log_rest"] = schedule.log_rest + sign * FAR_OFF
+        line = schedule.far_line(0.5, np.array([4.0]))
+        assert line is not None
+        truth = exact(REMOVE).moment(acb(0.5, 4.0)) / number(line.log[0]).exp()
+        if not abs(truth - 1) <= arb(float(line.error[0])).expm1():
+            return False
+    return True
+
+
+def far_products_hold(first: complex, logs: Callable[..., Any]) -> bool:
+    """Two values whose product with 1 added is nearly 1 lose more than the logarithm is long."""
+    a = first * np.exp(0.1j * np.arange(40))
+    value = np.stack([a, -a / (1.0 + a)])
+    found, made = logs(value)
+    for i in range(a.size):
+        truth = ((1 + number(value[0, i])) * (1 + number(value[1, i]))).log()
+        got = number(found[0, i])
+        if not abs(truth - got) <= made + 16.0 * UNIT * float(abs(truth).upper()):
+            return False
+    return True
+
+
 # ----------------------------------------------------------------------------- Gaussians
 
 
@@ -1416,6 +1509,16 @@ CASES: dict[str, Callable[[], bool]] = {
     "beyond-exponent": lambda: off(np, "log", "LOG", lambda: beyond_holds(REMOVE, 5.0, 0.01, 0.1)),
     "beyond-weight": lambda: with_tails_off(rare_beyond_holds, 1e12),
     # a schedule
+    "far-weight": far_weights_hold,
+    "far-nodes": far_nodes_hold,
+    "far-mean": far_means_hold,
+    "far-rest": far_rest_holds,
+    "far-log": far_logs_hold,
+    "far-small": lambda: far_products_hold(
+        0.1 + 0.1j,
+        lambda value: gaussian_schedule_path._logs_of_small(value, np.max(np.abs(value), axis=1)),
+    ),
+    "far-large": lambda: far_products_hold(1.0 + 0.5j, gaussian_schedule_path._logs_of_large),
     "schedule-odds": odds_hold,
     "schedule-rest": odds_hold,
     "schedule-place": displaced_odds,

@@ -313,13 +313,12 @@ class ByLines:
 
     Attributes:
         directions: the saddle-point engine of each direction; none if it takes no such pairs.
-        smooth: whether smoothed lines are asked, which take longer and see few rare losses.
     """
 
     directions: tuple[SaddlePoint, ...]
-    smooth: bool = False
 
     name: ClassVar[str] = SADDLE_POINT
+    smooth: ClassVar[bool] = False
 
     def bounds(self, inquiry: Inquiry) -> Proved | None:
         """Bounds by lines, or None where they prove none for some direction."""
@@ -363,6 +362,12 @@ class ByLines:
         if hardly and worst is not None and worst.lower == 0.0 and worst.upper > FLOOR:
             return None
         return worst
+
+
+class BySmoothedLines(ByLines):
+    """Smoothed lines, which take longer and see few rare losses."""
+
+    smooth: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -161,17 +161,24 @@ def _logarithm(
     spread = 2.0 * (2.0 * np.abs(v) + np.abs(v) ** 2) / modulus**2
     made = spread + (LOG1P + 1.0) * np.abs(log_modulus) + (TURN + 2.0) * angle
     log_r_error = 1.001 * (v_error / modulus + made * UNIT)  # pays: path-log
+    less, less_error = log_less(v, log_r, log_r_error)
+    # d (ln R - v) = -v / R dv
+    return log_r, log_r_error, less, np.abs(v) / modulus * v_error + less_error
+
+
+def log_less(
+    v: ComplexArray, log: ComplexArray, log_error: FloatArray
+) -> tuple[ComplexArray, FloatArray]:
+    """ln(1 + v) - v, and how far it may be off for v itself; ``log`` is ln(1 + v)."""
     small = np.abs(v) < 0.25
     near = np.where(small, v, 0.0)
     series = np.zeros_like(near)
     for n in range(30, 1, -1):  # 0.25^29 / 31 < 2^-60: what is left out is below a unit
         series = (-1.0) ** (n + 1) / n + near * series
-    less = np.where(small, near * near * series, log_r - v)
-    # d (ln R - v) = -v / R dv; Horner's rule by 4 units of each sum, which converges by quarters
+    # Horner's rule by 4 units of each sum, which converges by quarters
     summed = 16.0 * np.abs(v) ** 2 * UNIT  # pays: path-series
-    plain = log_r_error + (np.abs(v) + np.abs(log_r)) * UNIT  # pays: path-less
-    less_error = np.abs(v) / modulus * v_error + np.where(small, summed, plain)
-    return log_r, log_r_error, less, less_error
+    plain = log_error + (np.abs(v) + np.abs(log)) * UNIT  # pays: path-less
+    return np.where(small, near * near * series, log - v), np.where(small, summed, plain)
 
 
 def line(m: float, q: float, c: float, t: FloatArray, log_upper: float) -> Line | None:

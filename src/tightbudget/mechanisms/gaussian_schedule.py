@@ -44,6 +44,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tightbudget.mechanisms import gaussian_schedule_bounds as bounds
+from tightbudget.mechanisms import gaussian_schedule_path as path
 from tightbudget.mechanisms import gaussian_schedule_plan as plan
 from tightbudget.mechanisms.gaussian_schedule_nodes import BLOCK, RuleInY, Step, Steps, TiltedSteps
 from tightbudget.numerics.rounding import (
@@ -65,6 +66,9 @@ _PANEL = 3.0
 # processors with narrower vectors.
 _PRODUCTS = 50.0
 _LOGARITHMS = 5.0
+# Steps whose values at great heights cost as much as one of a single step. Measured: 1,000 steps at
+# 20,000 heights took 2.3 s, where three single ones took 0.9 s.
+_FAR = 100.0
 
 
 class Schedule(Steps, Transform):
@@ -188,6 +192,21 @@ class Schedule(Steps, Transform):
         # |M^k - B^k| <= B^k (3^k - 1) for B = 3 error, |M| <= B
         rounded = rounded + np.where(lost, math.log(3.0), -np.log1p(-relative))
         return modulus + 1j * angle, rounded
+
+    def far_line(self, c: float, t: FloatArray) -> Line | None:
+        if not self.remove or self.end is not None:
+            return None
+        return path.line(self, c, t, self.upper(c))
+
+    @property
+    def far_cost(self) -> float:
+        return 1.0 + self.m.size / _FAR
+
+    @property
+    def sketch(self) -> Schedule:
+        # a far line takes whole numbers of runs
+        few = self.some
+        return dataclasses.replace(few, count=np.maximum(1.0, np.round(few.count)), _kept={})
 
     def upper(self, c: float) -> float:
         rule = plan.rule_of_line(self, c, 0.0, 1e-15)

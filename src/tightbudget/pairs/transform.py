@@ -44,8 +44,8 @@ class Transform(Protocol):
 
     An implementation inherits from this class. It then answers None to the questions that it
     says nothing about: ``far_line``, ``rare_split``, ``gaussian_mu``, ``sampled``, ``family`` and
-    ``together``; and by ``without_tail`` nothing is left out. An argument ``tolerance`` is the
-    relative error that one run may have; it decides on cost only.
+    ``together``; by ``without_tail`` nothing is left out, and ``sketch`` is the transform itself.
+    An argument ``tolerance`` is the relative error that one run may have; it decides on cost only.
     """
 
     @property
@@ -80,6 +80,16 @@ class Transform(Protocol):
         None where no such formula is known.
         """
         return None
+
+    @property
+    def far_cost(self) -> float:
+        """The cost of one value of :meth:`far_line`, in values of one mechanism."""
+        return 1.0
+
+    @property
+    def sketch(self) -> Transform:
+        """A transform that resembles this one and may cost less: for planning."""
+        return self
 
     def rare_split(self, c: float) -> tuple[Transform, Transform] | None:
         """Two transforms (bulk, rare) that sum to M, where rare large losses stand apart at c.

@@ -222,7 +222,7 @@ class SaddlePoint:
         if not on_lines(question).within_reach(self.track):
             return None
         cache = cache or Cache()
-        return smoothed.bounds(self.term, self.track, question, rtol, cache, direction, target)
+        return smoothed.bounds(self.joined, self.track, question, rtol, cache, direction, target)
 
     @np.errstate(all="ignore")
     def below(self, epsilon: float, delta: float) -> bool:

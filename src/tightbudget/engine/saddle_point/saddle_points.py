@@ -82,6 +82,13 @@ class Term:
             for group in alike
         )
 
+    @property
+    def sketch(self) -> Term:
+        """A term that resembles this one and costs less, for plans; itself where none does."""
+        groups = tuple(Group(group.transform.sketch, group.count) for group in self.groups)
+        alike = all(a.transform is b.transform for a, b in zip(groups, self.groups, strict=True))
+        return self if alike or self.j else Term(groups)
+
     def rough(self, c: FloatArray) -> Rough:
         """Returns ln of the transform on the real axis and two derivatives, uncertified."""
         groups = self.outline

@@ -126,53 +126,106 @@ def bounds(
     if rtol < _LEAST_GAP or not track.epsilon.size:
         return None
     delta = question.delta if isinstance(question, EpsilonAt) else 0.0
-    seeks = delta > 0.0
-    asked = on_lines(question)
-    epsilon = asked.place((track,))
-    if not seeks and epsilon <= 0.0:
+    epsilon = on_lines(question).place((track,))
+    if not delta > 0.0 and epsilon <= 0.0:
         return None
     epsilon = max(epsilon, 1e-9)
-    log_delta = math.log(delta) if seeks else None
-    spread, goal, best, near = _ROUGH * epsilon, 12.0, None, False
-    for _ in range(_PASSES):
-        if log_delta is None:
-            log_delta = track.near(epsilon).log_delta_at(epsilon)
-        lines = _lines(term, track, epsilon, log_delta, spread**2, goal)
-        if lines is None:
-            return best
-        moved = _solve(lines, delta, epsilon) if seeks else epsilon
-        value, slope = lines.lines[0].slope(moved)
-        if not (0.0 < value < math.inf and 0.0 < slope < math.inf):  # noise
-            value, slope = 1.0, 1.0 / epsilon
-        elif not seeks:
-            log_delta = math.log(value)
-        near = near or abs(moved - epsilon) <= _NEAR * moved
-        epsilon = moved
-        # a smoothing that the loss's density hardly sees
-        rough = min(_ROUGH * epsilon, 0.3 * value / slope)
-        if not near or rough < 0.7 * spread:
-            near, spread = near and rough >= 0.7 * spread, min(rough, spread)
-            continue
-        found = asked.read_lines(lines, track)
-        if found is not None:
-            if best is not None and found.width > 0.7 * best.width:
-                return best  # it is not the smoothing that keeps them apart
-            best = found
-            if found.relative_gap <= rtol:
-                cache.remember_lines(direction, lines)
-                return best
-            if found.decides(target):
-                return best
-        # the gap of delta is v times the density of the loss; that of eps is a slope less
-        room = 0.8 * rtol * (epsilon * slope if seeks else value)
-        wanted = math.sqrt(room / max(lines.density(epsilon), 1e-300))
-        before, goal = goal, max(goal, math.log(value / room) + _SPARE)
-        if not wanted < spread:
-            if found is None and goal < before + 0.1:
-                return best  # neither the smoothing nor the digits stand in the way
-            wanted = 0.7 * spread
-        spread = wanted
+    search = _Search(
+        term, track, question, rtol, target, epsilon, math.log(delta) if delta > 0.0 else None
+    )
+    if (few := term.sketch) is not term:  # most passes only say where the lines go
+        search.term = few
+        search.run(rough=True)
+        search.term = term
+    best = search.run()
+    if best is not None and best.relative_gap <= rtol and search.lines is not None:
+        cache.remember_lines(direction, search.lines)
     return best
+
+
+@dataclass
+class _Search:
+    """A search for two lines that are close enough, in passes from wide smoothing to narrow.
+
+    Attributes:
+        term: the moment generating function of the composition.
+        track: its saddle points.
+        question: what is asked.
+        rtol: the wanted relative gap.
+        target: a value on one side of which bounds are close enough.
+        epsilon: about the answer, or where delta is asked for.
+        log_delta: about ln delta there; None where it is not known.
+        spread: the standard deviation of the smoothing.
+        goal: -ln of the share of delta that each error of a line is to have, about.
+        near: whether the last lines saw the place of the answer.
+        best: the closest bounds so far, and ``lines`` that proved them.
+    """
+
+    term: Term
+    track: Track
+    question: Question
+    rtol: float
+    target: float | None
+    epsilon: float
+    log_delta: float | None
+    spread: float = 0.0
+    goal: float = 12.0
+    near: bool = False
+    best: Bounds | None = None
+    lines: SmoothedLines | None = None
+
+    def run(self, *, rough: bool = False) -> Bounds | None:
+        """Searches on from where it is; returns the closest bounds that were proved, or None.
+
+        With ``rough`` it ends where it knows the place of the answer, and the smoothing.
+        """
+        asked, question, rtol = on_lines(self.question), self.question, self.rtol
+        delta = question.delta if isinstance(question, EpsilonAt) else 0.0
+        seeks = delta > 0.0
+        self.spread = self.spread or _ROUGH * self.epsilon
+        for _ in range(_PASSES):
+            epsilon = self.epsilon
+            if self.log_delta is None:
+                self.log_delta = self.track.near(epsilon).log_delta_at(epsilon)
+            lines = _lines(
+                self.term, self.track, epsilon, self.log_delta, self.spread**2, self.goal
+            )
+            if lines is None:
+                return self.best
+            moved = _solve(lines, delta, epsilon) if seeks else epsilon
+            value, slope = lines.lines[0].slope(moved)
+            if not (0.0 < value < math.inf and 0.0 < slope < math.inf):  # noise
+                value, slope = 1.0, 1.0 / epsilon
+            elif not seeks:
+                self.log_delta = math.log(value)
+            near = self.near or abs(moved - epsilon) <= _NEAR * moved
+            self.epsilon = epsilon = moved
+            # a smoothing that the loss's density hardly sees
+            wide = min(_ROUGH * epsilon, 0.3 * value / slope)
+            self.near = near and wide >= 0.7 * self.spread
+            if not self.near:
+                self.spread = min(wide, self.spread)
+                continue
+            found = None if rough else asked.read_lines(lines, self.track)
+            if found is not None:
+                if self.best is not None and found.width > 0.7 * self.best.width:
+                    return self.best  # it is not the smoothing that keeps them apart
+                self.best, self.lines = found, lines
+                if found.relative_gap <= rtol or found.decides(self.target):
+                    return self.best
+            # the gap of delta is v times the density of the loss; that of eps is a slope less
+            room = 0.8 * rtol * (epsilon * slope if seeks else value)
+            wanted = math.sqrt(room / max(lines.density(epsilon), 1e-300))
+            before, self.goal = self.goal, max(self.goal, math.log(value / room) + _SPARE)
+            if rough:
+                self.spread = min(wanted, self.spread)
+                return None
+            if not wanted < self.spread:
+                if found is None and self.goal < before + 0.1:
+                    return self.best  # neither the smoothing nor the digits stand in the way
+                wanted = 0.7 * self.spread
+            self.spread = wanted
+        return self.best
 
 
 def _solve(lines: SmoothedLines, delta: float, guess: float) -> float:
@@ -218,7 +271,8 @@ def _lines(
     enough = fallen <= -(goal + max(above, 0.0))
     i = int(np.argmax(enough)) if enough.any() else heights.size - 1
     n = math.ceil(float(heights[i]) / step) + 2
-    if n > min(_MOST_POINTS, _MOST_VALUES / len(term.groups)):
+    cost = sum(group.transform.far_cost for group in term.groups)
+    if n > min(_MOST_POINTS, _MOST_VALUES / cost):
         return None
     t = step * np.arange(n, dtype=np.float64)
     values = _values(term, c, t)
