@@ -187,7 +187,7 @@ def test_direct_sums_keep_every_entry_s_relative_precision(n: int, m: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ratio", [0.0, 1e-300, 0.3, 1.0 - 2.0**-40, 1.0])
+@pytest.mark.parametrize("ratio", [0.0, 1e-300, 1e-20, 0.3, 0.9, 1.0 - 2.0**-40, 1.0, 1.5])
 def test_discounted_sums_keep_every_entry_s_relative_precision(ratio: float) -> None:
     x = np.random.default_rng(5).random(500) ** 20
     total = Fraction(0)
@@ -196,13 +196,13 @@ def test_discounted_sums_keep_every_entry_s_relative_precision(ratio: float) -> 
         assert abs(Fraction(found) - total) <= total * 2 * (i + 1) / 2**53
 
 
-@pytest.mark.parametrize("runs", [1, 8191, 8192, 8193, 16384, 20001])
+@pytest.mark.parametrize("runs", [1, 2, 255, 256, 257, 8191, 8192, 8193, 16384, 20001, 70000])
 def test_discounted_sums_of_ones_are_a_geometric_series(runs: int) -> None:
     ratio = 1.0 - 2.0**-12
     found = discounted_sums(np.ones(runs), ratio)
     assert found.shape == (runs,)
     # each place beside the end of a piece, and the last one
-    for i in {0, runs // 2, 8190, 8191, 8192, 16383, 16384, runs - 1}:
+    for i in {0, 255, 256, 257, runs // 2, 8191, 8192, 16384, 65535, 65536, runs - 1}:
         if i < runs:
             truth = (1 - Fraction(ratio) ** (i + 1)) / (1 - Fraction(ratio))
             assert abs(Fraction(found[i]) - truth) <= truth * 2 * (i + 1) / 2**53

@@ -7,6 +7,7 @@ array piece by piece, so that the error of an entry is relative to its own piece
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -39,7 +40,9 @@ _HEAVY, _SHARE, _ALIKE = 3, 1e-6, 1e6
 _FLAT = 13.8
 # More than 2^23 products that each lose up to 1e-308 below the range of normal doubles.
 _LOST = 1e-300
-_BAND = 8192  # `discounted_sums` takes pieces of so many entries: 128 KiB stay in the second level
+# `discounted_sums` adds up at most _PLAIN entries at a time, whose powers of the ratio differ by at
+# most e^_STEEP: 1e26 is far inside the range of doubles.
+_PLAIN, _STEEP = 256, 60.0
 _DOT = 2048  # 16 KiB of doubles: a dot product that stays in the first-level cache
 
 # The unit roundoff of a transform in extended precision: 2^-64 on x86. Where the platform's long
@@ -308,17 +311,22 @@ def discounted_sums(x: FloatArray, ratio: float) -> FloatArray:
     """
     if ratio == 1.0:
         return np.cumsum(x)
-    # A triangular system with two diagonals, solved forwards: one product and one sum an entry.
-    # scipy.signal.lfilter does the same, and its import takes a second, this one's 0.1 s.
-    from scipy.linalg import blas
-
-    sums = np.array(x, dtype=np.float64)
-    columns = min(_BAND, max(1, sums.size))
-    band = np.asfortranarray(np.array([[1.0], [-ratio]]) * np.ones(columns))
-    before = 0.0
-    for start in range(0, sums.size, columns):
-        part = sums[start : start + columns]
-        part[0] += ratio * before  # guard: carried-between-pieces
-        part[:] = blas.dtbsv(1, band[:, : part.size], part, lower=1, diag=1)
-        before = float(part[-1])
-    return sums
+    slope = abs(math.log(ratio)) if ratio > 0.0 else math.inf
+    if slope > _STEEP / 2.0 or x.size <= 1:
+        sums = itertools.accumulate(x.tolist(), lambda before, term: term + ratio * before)
+        return np.fromiter(sums, np.float64, x.size)
+    # In a piece each term is over its power of the ratio, so that they are plainly added. Of a term
+    # d places before an entry the quotient of both powers has d roundings, there are d sums, a
+    # quotient and a product. What is carried to the d-th entry of a piece has d more for its power,
+    # a product and a sum.
+    piece = int(min(_STEEP / slope, _PLAIN, x.size))
+    powers = np.cumprod(np.append(1.0, np.full(piece, ratio)))
+    pieces = np.zeros((-(-x.size // piece), piece))
+    pieces.ravel()[: x.size] = x
+    pieces /= powers[:-1]
+    np.cumsum(pieces, axis=1, out=pieces)
+    pieces *= powers[:-1]
+    if len(pieces) > 1:
+        before = discounted_sums(pieces[:-1, -1], float(powers[-1]))
+        pieces[1:] += before[:, None] * powers[1:]  # guard: carried-between-pieces
+    return pieces.ravel()[: x.size]
