@@ -736,7 +736,7 @@ def schedule_beyond(sign: float) -> bool:
 # ---------------------------------------------------------- many steps at great heights
 
 
-def far_path(schedule: Schedule) -> gaussian_schedule_path._Path:
+def far_path(schedule: Schedule) -> gaussian_schedule_path._SharedPath:
     """The path of a schedule's line Re s = 1/2, whose weights have no error."""
     path = gaussian_schedule_path._path(schedule, 0.5)
     assert path is not None
@@ -760,7 +760,7 @@ def far_weights_hold() -> bool:
     return off(np, "exp", "EXP", hold)
 
 
-def far_sum(schedule: Schedule, path: gaussian_schedule_path._Path, exactly: acb) -> bool:
+def far_sum(schedule: Schedule, path: gaussian_schedule_path._SharedPath, exactly: acb) -> bool:
     """ln(1 + z q / (1 - q) + V) at 1/2 + 2 i is within its error of ``exactly``."""
     found = gaussian_schedule_path._sums(path, schedule, 0.5, np.array([2.0]), np.zeros(1))
     assert found is not None

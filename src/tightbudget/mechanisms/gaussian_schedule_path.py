@@ -72,7 +72,7 @@ _VAGUE = 0.05
 
 
 @dataclass(frozen=True)
-class _Path:
+class _SharedPath:
     """The weights of n steps at the b nodes of a rule on Im y = height.
 
     Attributes:
@@ -109,7 +109,7 @@ _OF_POWER = EXP + LOG1P + 2.0 * TURN + 14.0
 _OF_EXCESS = EXP + TURN + 6.0
 
 
-def _path(steps: Steps, c: float) -> _Path | None:
+def _path(steps: Steps, c: float) -> _SharedPath | None:
     """Returns the path of a line Re s = c; None where it would be too long."""
     m, odds = steps.m, steps.odds
     least = float(m.min())
@@ -149,7 +149,7 @@ def _path(steps: Steps, c: float) -> _Path | None:
     less, less_error = log_less(v, log_s, _OF_POWER * UNIT * np.abs(log_s))
     # d (ln S - v) = -v / S dv, where |S| >= 1
     less_error = less_error + _OF_EXCESS * UNIT * np.minimum(np.abs(v) ** 2, np.abs(v))
-    return _Path(
+    return _SharedPath(
         height, h, y, log_s, v, less, less_error, x[:, [0, -1]].T,
         size * np.exp(1j * phase), size, size * off,
     )  # fmt: skip
@@ -187,7 +187,7 @@ def line(steps: Steps, c: float, t: FloatArray, log_upper: float) -> Line | None
     return Line(log, outwards(error + np.abs(log) * UNIT))
 
 
-def _fixed(path: _Path, steps: Steps, c: float, t: float, log_upper: float) -> FloatArray:
+def _fixed(path: _SharedPath, steps: Steps, c: float, t: float, log_upper: float) -> FloatArray:
     """Bounds the errors of V up to the height ``t`` by the rule's step and ends. Shape (n,)."""
     m, power, size = steps.m, 1.0 + c, 1.0 + c + t
     decay = 2.0 * math.pi * path.height / path.h
@@ -209,7 +209,7 @@ def _fixed(path: _Path, steps: Steps, c: float, t: float, log_upper: float) -> F
 
 
 def _sums(
-    path: _Path, steps: Steps, c: float, t: FloatArray, fixed: FloatArray
+    path: _SharedPath, steps: Steps, c: float, t: FloatArray, fixed: FloatArray
 ) -> tuple[ComplexArray, FloatArray] | None:
     """The sum of ln(1 + z q / (1 - q) + V) over all steps and runs at c + i t, and its error.
 
@@ -332,7 +332,7 @@ def _logs_of_large(value: ComplexArray) -> tuple[ComplexArray, float]:
     return logs, (4.0 * steps + TURN * len(value)) * UNIT  # pays: far-large
 
 
-def _terms(path: _Path, window: BoolArray, c: float, t: FloatArray) -> ComplexArray:
+def _terms(path: _SharedPath, window: BoolArray, c: float, t: FloatArray) -> ComplexArray:
     """S^z - 1 - z (S - 1) at the nodes of a window for z = 1 + c + i t: shape (nodes, heights)."""
     log_s = path.log_s[window, None]
     grown = np.exp((1.0 + c) * log_s.real - log_s.imag * t)

@@ -130,7 +130,7 @@ def bounds(
     if not delta > 0.0 and epsilon <= 0.0:
         return None
     epsilon = max(epsilon, 1e-9)
-    search = _Search(
+    search = _Smoothing(
         term, track, question, rtol, target, epsilon, math.log(delta) if delta > 0.0 else None
     )
     if (few := term.sketch) is not term:  # most passes only say where the lines go
@@ -144,7 +144,7 @@ def bounds(
 
 
 @dataclass
-class _Search:
+class _Smoothing:
     """A search for two lines that are close enough, in passes from wide smoothing to narrow.
 
     Attributes:
