@@ -169,7 +169,7 @@ def test_what_answered_one_question_is_asked_first_for_the_next(
     asked = list[Engine]()
     likely = Engine._likely
 
-    def counted(engine: Engine, inquiry: Inquiry) -> type[Method]:
+    def counted(engine: Engine, inquiry: Inquiry) -> tuple[type[Method], ...]:
         asked.append(engine)
         return likely(engine, inquiry)
 

@@ -189,35 +189,36 @@ class Engine:
         return Answer.missed(str(question), known, rtol, reason=why, method=name)
 
     def _likely_first(self, inquiry: Inquiry) -> Iterator[Method]:
-        """Yields the methods, beginning with the one that is likely to answer."""
+        """Yields the methods, beginning with those that are likely to answer."""
         known = inquiry.cache.answered if inquiry.cache is not None else None
-        likely = self._likely(inquiry) if known is None else known
-        methods, before = self._methods(inquiry.rtol), list[Method]()
-        for method in methods:
-            if type(method) is likely:
+        likely = list(self._likely(inquiry)) if known is None else [known]
+        for kind in likely:  # each time anew: methods that are not reached are not made
+            first = next((one for one in self._methods(inquiry.rtol) if type(one) is kind), None)
+            if first is not None:
+                yield first
+        for method in self._methods(inquiry.rtol):
+            if type(method) in likely:
+                likely.remove(type(method))
+            else:
                 yield method
-                break
-            before.append(method)
-        yield from before
-        yield from methods
 
-    def _likely(self, inquiry: Inquiry) -> type[Method]:
-        """The method that answers few pairs which resemble these.
+    def _likely(self, inquiry: Inquiry) -> tuple[type[Method], ...]:
+        """The methods that answer few pairs which resemble these, the most likely one first.
 
-        Where none of the fast ones does, that is the one of several grids, or that of smoothed
-        lines, which are not asked.
+        Where none of the fast ones does, they are those of smoothed lines, if these take many pairs
+        together, and of several grids, which are not asked.
         """
         few = Engine(self.directions, tuple(_few(pairs) for pairs in self.pairs))
         trial = dataclasses.replace(inquiry, target=None, cache=None, insist=False)
         for method in few._methods(inquiry.rtol):
             if self._in_products and isinstance(method, ByBuckets | ByLevels):
-                return BySmoothedLines
+                return BySmoothedLines, ByLevels
             if isinstance(method, ByLevels):
-                return ByLevels
+                return (ByLevels,)
             found = method.bounds(trial)
             if found is not None and (not found.why or trial.met_by(found.bounds)):
-                return type(method)
-        return ByBuckets
+                return (type(method),)
+        return (ByBuckets,)
 
     def _methods(self, rtol: float) -> Iterator[Method]:
         """Yields the methods in the order in which they are asked, the fastest first."""

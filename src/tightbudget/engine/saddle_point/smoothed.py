@@ -136,6 +136,8 @@ def bounds(
     if (few := term.sketch) is not term:  # most passes only say where the lines go
         search.term = few
         search.run(rough=True)
+        if not search.near:  # lines of all would not see the answer, either
+            return None
         search.term = term
     best = search.run()
     if best is not None and best.relative_gap <= rtol and search.lines is not None:
