@@ -211,7 +211,7 @@ class Engine:
         few = Engine(self.directions, tuple(_few(pairs) for pairs in self.pairs))
         trial = dataclasses.replace(inquiry, target=None, cache=None, insist=False)
         for method in few._methods(inquiry.rtol):
-            if self._in_products and isinstance(method, ByBuckets | ByLevels):
+            if isinstance(method, ByBuckets | ByLevels) and self._in_products:
                 return BySmoothedLines, ByLevels
             if isinstance(method, ByLevels):
                 return (ByLevels,)

@@ -69,6 +69,11 @@ _DOUBLED = 3  # products of 2^3 steps have one logarithm
 _NEAR, _LEAST = 0.25, 0.1
 # A relative error from which on nothing is said
 _VAGUE = 0.05
+# The relative error of ln S and of z ln S, in units: e^y, the argument of log1p, its terms, the
+# argument of S; both products, and the sums of the parts
+_OF_POWER = EXP + LOG1P + 2.0 * TURN + 14.0
+# ... and of S - 1: e^y, the cosine or sine, their product, the product with z
+_OF_EXCESS = EXP + TURN + 6.0
 
 
 @dataclass(frozen=True)
@@ -100,13 +105,6 @@ class _SharedPath:
     weight: ComplexArray
     size: FloatArray
     wrong: FloatArray
-
-
-# The relative error of ln S and of z ln S, in units: e^y, the argument of log1p, its terms, the
-# argument of S; both products, and the sums of the parts
-_OF_POWER = EXP + LOG1P + 2.0 * TURN + 14.0
-# ... and of S - 1: e^y, the cosine or sine, their product, the product with z
-_OF_EXCESS = EXP + TURN + 6.0
 
 
 def _path(steps: Steps, c: float) -> _SharedPath | None:
