@@ -180,23 +180,25 @@ class Allocated(Derived):
             return None if below is None else below * self.steps
         if self.each_in == 1:
             return _SumOfRatios(below or self.base, self.steps)
-        return one_telling_most(self._sums_of_logs(), 1)
+        return one_telling_most(self._sums_of_logs(1), 1)
 
     def instance_of_runs(self, runs: int) -> Composable | None:
         """Returns so many epochs, seen by the one of some sums of labels that tells most."""
         below = self.base.instance()
         if not 1 < self.each_in < self.steps or not (below is None or _is_epoch(below)):
             return super().instance_of_runs(runs)
-        return telling_most(self._sums_of_logs(), runs)
+        return telling_most(self._sums_of_logs(runs), runs)
 
-    def _sums_of_logs(self) -> tuple[Mechanism, ...]:
+    def _sums_of_logs(self, runs: int) -> tuple[Mechanism, ...]:
+        """The sums of labels that are tried; one of them where none is known closely."""
         step = self.base.instance() or self.base
         assert isinstance(step, Mechanism)
         odds = self.each_in / (self.steps - self.each_in)
-        return tuple(
+        each = [
             _SumOfLogs(step, self.steps, self.each_in, LogLabels(share * odds, far))
             for share, far in _TRIED
-        )
+        ]
+        return tuple(one for one in each if one.is_close(runs)) or (each[-1],)
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,16 @@ class _SumOfLogs(_SeenEpoch):
 
     each_in: int
     logs: LogLabels
+
+    def is_close(self, runs: int) -> bool:
+        """Says whether rounding leaves the loss of so many runs known at all."""
+        base = self.base.pair(Direction.REMOVE)
+        if not base.sketch().losses.size or not within_reach(base, Direction.REMOVE):
+            return False
+        sums = _kept_sums(
+            self.base, self.steps, self.each_in, _side(self.base, Direction.REMOVE), self.logs
+        )
+        return sums.is_close(runs)
 
     def _seen(self, side: Direction) -> Merged | Sums:
         return _kept_sums(self.base, self.steps, self.each_in, side, self.logs)

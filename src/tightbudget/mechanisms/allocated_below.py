@@ -139,6 +139,12 @@ class Sums:
         error = max(absent.error, present.error) + 2.0 * _UNCHANGED
         return Sums(both, error, infinite)
 
+    def is_close(self, runs: int) -> bool:
+        """Says whether rounding leaves the loss of so many runs known at all."""
+        absent, present = self.rows
+        deviation = math.sqrt(runs * float(np.sum(absent * np.log(present / absent) ** 2)))
+        return runs * self.error <= _KNOWN * deviation
+
     def pair(self, direction: Direction) -> AtomicPair:
         """The pair of the sum, whose record is in several steps: the exact one dominates it.
 
@@ -148,6 +154,7 @@ class Sums:
         return _pair_below(self.rows, self.error, self.infinite, direction)
 
 
+_KNOWN = 0.01  # the error of all masses of all runs, in deviations of their loss
 _UNCHANGED = 1e-9  # the share of a mass that mass which was cut off may add to it
 
 

@@ -306,7 +306,9 @@ def planned_logs(
     # larger ratios than those of the bulk count here, too
     mean, deviation = labels.bulk(10_000 * steps)
     share = _share_of_sums(steps)
-    unit = min(_LOSS, max(share * (deviation or mean), low / _FLAT))
+    unit = share * (deviation or mean)
+    # no step of the bulk is so fine that sums have more than twice as many entries
+    unit = max(min(unit, max(_LOSS, 14.0 * math.sqrt(steps) * deviation / _FLAT)), low / _FLAT)
     if logs.far:
         unit = max(unit, top / _FAR)
     else:
