@@ -286,6 +286,13 @@ def test_most_of_what_several_steps_tell_is_seen(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("each_in", [1, 2])
+def test_losses_that_hardly_ever_come_leave_the_range_of_doubles_unseen(each_in: int) -> None:
+    found = tb.Additive("gumbel_r", kwds={"scale": 0.72}).allocated(9, each_in=each_in).delta(0.5)
+    assert 0.0 < found.lower <= found.upper < 1.0
+
+
+@pytest.mark.slow
 def test_a_step_of_next_to_no_noise_is_bounded_by_the_step() -> None:
     found = tb.Gaussian(0.02).allocated(100).delta(1.0)
     assert found.upper == 1.0

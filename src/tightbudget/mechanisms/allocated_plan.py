@@ -88,7 +88,8 @@ class RatioSketch:
         """The sketch of one step's pair as a law of ratios."""
         sketch = pair.sketch().sorted()
         loss = np.clip(sketch.losses, -300.0, 300.0)
-        p, q = np.exp(sketch.log_masses), np.exp(sketch.log_masses - sketch.losses)
+        # no mass is above 1: a sketch may say so at losses that hardly ever come
+        p, q = np.exp(sketch.log_masses), np.exp(np.minimum(sketch.log_masses - sketch.losses, 0.0))
         if direction is Direction.REMOVE:
             return RatioSketch(np.exp(loss), q, p, float(pair.q_only().upper[0]))
         return RatioSketch(np.exp(-loss)[::-1], p[::-1], q[::-1], float(pair.p_only().upper[0]))
