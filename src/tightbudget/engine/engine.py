@@ -44,7 +44,7 @@ Reader = Callable[[float, float], Bounds]  # (eps, rtol) -> delta(eps)
 # and short arrays that prove nothing took two thirds of the time. Affects no bound.
 _MANY, _FEW = 24, 12
 # Pairs of one family from which on their smoothed lines are asked before buckets are. Measured for
-# sampled Gaussian steps: 1,000 took 4 s in place of 32 to 39.
+# sampled Gaussian steps: 1,000 took 2 and 8 s in place of 32 and 39.
 _MANY_TOGETHER = 64
 
 

@@ -17,7 +17,7 @@ from tightbudget.mechanisms.allocated_below import Merged, Sums
 from tightbudget.mechanisms.allocated_line import AllocationLine
 from tightbudget.mechanisms.allocated_plan import LogLabels, within_reach
 from tightbudget.mechanisms.approximate_dp import ApproximateDP
-from tightbudget.mechanisms.attained import one_telling_most, telling_most
+from tightbudget.mechanisms.attained import telling_most
 from tightbudget.mechanisms.composition import Composable, Mechanism
 from tightbudget.mechanisms.derived import Derived
 from tightbudget.mechanisms.from_curve import FromCurve
@@ -68,7 +68,8 @@ class Allocated(Derived):
     floor(t/k) + r): k steps at random are one step in each block of a random partition, and the
     upper bound gives the partition away. The lower bound is that of an observer who sees the sum of
     ln(1 + c R) over the steps' density ratios R, for one of some c: a post-processing of the
-    outputs. What lies between them is not known.
+    outputs, which may be 0 where epsilon is above a hundred or so. What lies between the two is not
+    known.
 
     Source: Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang 2024, "Balls-and-bins sampling for
     DP-SGD", for the pair; Feldman, Shenfeld 2025, "Privacy amplification by random allocation",
@@ -180,14 +181,14 @@ class Allocated(Derived):
             return None if below is None else below * self.steps
         if self.each_in == 1:
             return _SumOfRatios(below or self.base, self.steps)
-        return one_telling_most(self._sums_of_logs(1), 1)
+        return telling_most(self._sums_of_logs(1), 1)
 
     def instance_of_runs(self, runs: int) -> Composable | None:
         """Returns so many epochs, seen by the one of some sums of labels that tells most."""
         below = self.base.instance()
         if not 1 < self.each_in < self.steps or not (below is None or _is_epoch(below)):
             return super().instance_of_runs(runs)
-        return telling_most(self._sums_of_logs(runs), runs)
+        return telling_most(self._sums_of_logs(runs), runs) * runs
 
     def _sums_of_logs(self, runs: int) -> tuple[Mechanism, ...]:
         """The sums of labels that are tried; one of them where none is known closely."""

@@ -5,18 +5,13 @@ from __future__ import annotations
 import functools
 
 from tightbudget.errors import PrecisionError
-from tightbudget.mechanisms.composition import Composable, Mechanism
+from tightbudget.mechanisms.composition import Mechanism
 
 _REFERENCE, _ROUGH = 1e-6, 0.05  # a delta, and a gap, at which lower bounds are compared
 
 
-def telling_most(each: tuple[Mechanism, ...], runs: int) -> Composable:
-    """Returns so many runs of the mechanism whose epsilon is largest at a certain delta."""
-    return one_telling_most(each, runs) * runs
-
-
 @functools.lru_cache(maxsize=256)
-def one_telling_most(each: tuple[Mechanism, ...], runs: int) -> Mechanism:
+def telling_most(each: tuple[Mechanism, ...], runs: int) -> Mechanism:
     """Returns the mechanism of which so many runs have the largest epsilon at a certain delta.
 
     All are below the exact one: the choice affects width, never truth.

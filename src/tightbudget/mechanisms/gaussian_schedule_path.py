@@ -226,7 +226,7 @@ def _sums(
     # power series loses 16 units of |w|^2
     near = most * np.abs(path.less) + 0.7 * power**2
     near_off = (1.3 * _OF_POWER + 16.0) * power**2
-    # in the window |e^w| is largest at the least height: e^d - 1 <= 1.1 d up to 1/8
+    # in the window |e^w| is largest at the least height: e^d <= 1.2, e^d - 1 <= 1.1 d up to 1/8
     grown = np.where(window, np.exp(np.where(window, falls, 0.0)), 0.0)
     far_off = 1.1 * power * _OF_POWER * grown + (EXP + TURN + 4.0) * (grown + 1.0)
     size = np.where(small, near, grown + 1.0 + excess)
@@ -234,7 +234,7 @@ def _sums(
     # a product of matrices adds complex products in any order
     off = np.asarray(UNIT * (off + (3.0 * n + 60.0) * size))  # pays: far-nodes
     off[small] += most * path.less_error[small]
-    off[gone] += 1.1 * np.exp(falls[gone])  # guard: far-gone
+    off[gone] += 1.2 * np.exp(falls[gone])  # guard: far-gone
     odds = steps.q / (1.0 - steps.q)
     mean_off = UNIT * (MOST_NESTED / (1.0 - steps.q) + 8.0) * most * odds  # pays: far-mean
     # a weight that underflows is below 1e-300
@@ -248,7 +248,7 @@ def _sums(
     right = np.concatenate([z_powers, _terms(path, window, c, t)])
     constant = -np.sum(path.weight[:, gone], axis=1)
     lever = odds - path.weight[:, gone] @ path.v[gone]
-    log, wrong, terms = np.zeros_like(z), np.zeros_like(t), 0
+    log, wrong, reach, terms = np.zeros_like(z), np.zeros_like(t), np.zeros_like(t), 0
     rows = max(1, _BLOCK // t.size)
     for start in range(0, steps.m.size, rows):
         part = slice(start, start + rows)
@@ -275,7 +275,9 @@ def _sums(
             # the logarithm and the argument; the sum, and its product with the count
             rounded = (max(LOG, LOG1P) + TURN + 4.0 + len(logs)) * lengths
             wrong += count * (made + rounded * UNIT)  # pays: far-log
-    return log, outwards(wrong + (terms + 2.0) * UNIT * np.abs(log))
+            reach += count * lengths
+    # no partial sum is larger than the sum of all lengths
+    return log, outwards(wrong + (terms + 2.0) * UNIT * reach)
 
 
 def _kinds(power: FloatArray, falls: FloatArray) -> tuple[BoolArray, BoolArray]:

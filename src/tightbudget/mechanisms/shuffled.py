@@ -175,7 +175,7 @@ class Shuffled(Derived):
         if quotient < _STEEP and self.steps <= _MANY:
             sums = SumOfExponentials(quotient, self.steps, relation=self.relation)
             each += [sums] * sums.is_close(runs)
-        return telling_most(tuple(each), runs)
+        return telling_most(tuple(each), runs) * runs
 
     def _all_batches(self) -> Gaussian:
         """The sum of all batches, in which the record counts once and the noise so often."""

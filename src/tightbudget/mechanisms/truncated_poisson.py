@@ -172,7 +172,7 @@ class TruncatedPoisson(Derived):
         if isinstance(self.base, Gaussian) and fits[1] > 0.0 and self.rate < 1.0:
             turned = OthersTurned.tried(self.base, self.rate, self.at_most, self.of)
             if turned is not None and turned.is_close(runs):
-                return telling_most((alone, turned), runs)
+                return telling_most((alone, turned), runs) * runs
         return alone * runs
 
     @property
