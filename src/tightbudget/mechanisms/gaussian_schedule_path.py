@@ -49,7 +49,6 @@ from tightbudget.numerics.rounding import (
 )
 from tightbudget.pairs.transform import ComplexArray, Line
 
-BoolArray = NDArray[np.bool_]
 
 # -ln of what the rule may be off, beside the factors that it multiplies
 _GOAL = 62.0

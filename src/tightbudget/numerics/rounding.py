@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 Number = TypeVar("Number", float, FloatArray)
 
 UNIT = 2.0**-53
