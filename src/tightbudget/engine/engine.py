@@ -284,9 +284,12 @@ class Engine:
 def _few(pairs: Pairs) -> Pairs:
     """Some of the pairs, each in place of its neighbours in their order.
 
-    ``Parts.like`` chooses them better, by sketches of all, which lines do not need.
+    ``Parts.like`` chooses them better, by sketches of all, which lines do not need. The first and
+    the last stand for themselves: noise that changes along a schedule is least at an end of it, and
+    the least noise decides about a small delta.
     """
-    ends = [len(pairs) * i // _FEW for i in range(_FEW + 1)]
+    inner = len(pairs) - 2
+    ends = [0, *(1 + inner * i // (_FEW - 2) for i in range(_FEW - 1)), len(pairs)]
     groups = [pairs[i:j] for i, j in itertools.pairwise(ends) if i < j]
     return tuple((each[len(each) // 2][0], sum(count for _, count in each)) for each in groups)
 

@@ -189,6 +189,9 @@ class MixedTransform(Integrand, Transform):
         # a tail that underflows is below 1e-300
         return add_up(lost.mass, lost.mass_error, 1e-300)
 
+    def about_log_delta(self, epsilon: float) -> float:
+        return -math.inf if self.part else plan.about_log_delta(self, epsilon)
+
     def gaussian_mu(self) -> float | None:
         """The m of the Gaussian step that is sampled, for a removed record; else None.
 

@@ -14,6 +14,7 @@ import numpy as np
 from tightbudget.mechanisms.gaussian_integrand import Integrand, Nodes, Rule
 from tightbudget.mechanisms.gaussian_transform_bounds import log_growth, log_moved, moved
 from tightbudget.numerics.rounding import FloatArray
+from tightbudget.numerics.special import log_normal_tail
 from tightbudget.pairs.transform import Rough
 
 # standard deviations: the integrand peaks at x = c m, and a rule has at least three nodes for each
@@ -31,6 +32,19 @@ def farthest(integrand: Integrand) -> float:
         return math.inf
     slower = 1.0 + 1.0 / integrand.width**2 if integrand.part == "bulk" else 1.0
     return slower * _FARTHEST / integrand.m
+
+
+def about_log_delta(integrand: Integrand, epsilon: float) -> float:
+    """About ln delta(eps) of one step, for a removed record and eps > 0; -inf otherwise."""
+    if not integrand.remove or epsilon <= 0.0:
+        return -math.inf
+    m, log_q = integrand.m, math.log(integrand.q)
+    # delta = q P(N > x - m) - (e^eps - 1 + q) P(N > x), where the loss is eps at x
+    above = epsilon + math.log1p((integrand.q - 1.0) * math.exp(-epsilon)) - log_q
+    x = above / m + 0.5 * m
+    log_mass, log_other = log_normal_tail(np.array([x - m, x])).tolist()
+    less = above + log_other - log_mass
+    return log_q + log_mass + math.log(-math.expm1(less)) if less < 0.0 else -math.inf
 
 
 def valley(integrand: Integrand, c: float) -> float | None:

@@ -8,6 +8,7 @@ error, returns a :class:`Transform` from ``Pair.transform``. delta(eps) is an in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -44,7 +45,8 @@ class Transform(Protocol):
 
     An implementation inherits from this class. It then answers None to the questions that it
     says nothing about: ``far_line``, ``rare_split``, ``gaussian_mu``, ``sampled``, ``family`` and
-    ``together``; by ``without_tail`` nothing is left out, and ``sketch`` is the transform itself.
+    ``together``; by ``without_tail`` nothing is left out, ``about_log_delta`` is -inf, and
+    ``sketch`` is the transform itself.
     An argument ``tolerance`` is the relative error that one run may have; it decides on cost only.
     """
 
@@ -109,6 +111,13 @@ class Transform(Protocol):
             c: up to which M(c) is to owe nothing to losses beyond those that stay.
         """
         return self, 0.0
+
+    def about_log_delta(self, epsilon: float) -> float:
+        """About ln delta(eps) of one run whose losses ``without_tail`` leaves out, for planning.
+
+        -inf where no losses are left out, or no formula is known.
+        """
+        return -math.inf
 
     def gaussian_mu(self) -> float | None:
         """The smallest mu for which delta(eps) <= delta_mu(eps) for all eps, if it is known.

@@ -13,7 +13,7 @@ import numpy as np
 from tightbudget.engine.answer import FLOOR
 from tightbudget.engine.question import DeltaAt, Question
 from tightbudget.engine.saddle_point.contour import Lines
-from tightbudget.engine.saddle_point.saddle_points import Track, epsilon_at, log_g
+from tightbudget.engine.saddle_point.saddle_points import Term, Track, epsilon_at, log_g
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up, exp_up, mul_down
 from tightbudget.numerics.special import log_g_up
@@ -71,6 +71,14 @@ class DeltaOnLines:
         """Returns about ln delta of the answer."""
         return track.near(self.epsilon).log_delta_at(self.epsilon)
 
+    def log_delta_of_one(self, term: Term) -> float:
+        """Returns about ln of what one large loss alone makes of the answer's delta."""
+        each = [
+            math.log(group.count) + group.transform.about_log_delta(self.epsilon)
+            for group in term.groups
+        ]
+        return float(np.logaddexp.reduce(each))
+
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
         """Returns the answer that ``lines`` give, or None where they prove nothing."""
         return lines.delta(self.epsilon)
@@ -108,6 +116,10 @@ class EpsilonOnLines:
     def log_delta(self, track: Track) -> float:
         """Returns ln delta of the question."""
         return math.log(self.delta)
+
+    def log_delta_of_one(self, term: Term) -> float:
+        """Returns -inf, since delta is known."""
+        return -math.inf
 
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
         """Returns the answer that ``lines`` give, or None where they prove nothing."""
