@@ -6,6 +6,7 @@ it is true.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -32,6 +33,7 @@ _SHARES = np.append([0.001, 0.004, 0.012], [0.03, 0.06, 0.12, 0.2, 0.3, 0.45, 0.
 # Widths of a smooth end, as shares of the least m: a narrow one takes more nodes, and beyond a wide
 # one those that are left over may still make M.
 _WIDTHS = tuple(2.0**-i for i in range(3, 10))
+_AROUND = 8.0  # widths of a smooth end: it takes e^-32 of what is farther inside
 _BEYOND = 3.0  # widths of a smooth end: what is larger there is not the end's own
 _NO_TAIL = 40.0  # standard deviations: the mass beyond is below 1e-300
 
@@ -49,16 +51,14 @@ def farthest(steps: Steps) -> float:
 def rough(steps: Steps, c: FloatArray) -> Rough:
     """ln M and its derivatives at each c > 0."""
     some = steps.some
-    h = some.fine
-    ends = [some.ends(float(end), h, LOG_ERROR) for end in (np.min(c), np.max(c))]
-    y = h * np.arange(min(e[0] for e in ends), max(e[1] for e in ends) + 1, dtype=np.float64)
+    y, log_h = _places(some, c)
     log_s, log_share = ln_s(y), some.log_share(y)[0]
     powers = 1.0 + c if steps.remove else -c
     total = np.zeros((3, c.size))
     for m, odds, rest, count in zip(some.m, some.odds, some.log_rest, some.count, strict=True):
         x = (y - odds) / m + 0.5 * m
         log_r = log_s + rest
-        base = math.log(h * DENSITY_0 / m) - 0.5 * x * x + log_share
+        base = math.log(DENSITY_0 / m) - 0.5 * x * x + log_share + log_h
         weight = np.exp(base + np.multiply.outer(powers, log_r))
         value = np.sum(weight, axis=1)
         mean = weight @ log_r / value
@@ -66,6 +66,24 @@ def rough(steps: Steps, c: FloatArray) -> Rough:
         total += count * np.array([np.log(value), mean, square - mean * mean])
     sign = 1.0 if steps.remove else -1.0
     return Rough(total[0], sign * total[1], total[2])
+
+
+def _places(steps: Steps, c: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns nodes for values of M at each c, ascending, and ln of the step at each of them.
+
+    They are as close together as a smooth end asks for at the end alone.
+    """
+    h = steps.fine
+    ends = [steps.ends(float(end), h, LOG_ERROR) for end in (np.min(c), np.max(c))]
+    low, high = h * min(e[0] for e in ends), h * max(e[1] for e in ends)
+    if steps.end is None:
+        y = np.arange(low, high + 0.5 * h, h)
+        return y, np.full_like(y, math.log(h))
+    wide = dataclasses.replace(steps, end=None, _kept={}).fine
+    part = max(low, steps.end.edge - _AROUND * steps.end.width)
+    far = np.arange(low, part, wide)
+    y = np.append(far, np.arange(far[-1] + wide if far.size else low, high + 0.5 * h, h))
+    return y, np.log(np.gradient(y))
 
 
 def shifts(steps: Steps, c: float, t: FloatArray) -> tuple[FloatArray, FloatArray]:

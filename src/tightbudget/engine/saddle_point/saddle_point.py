@@ -275,7 +275,7 @@ class SaddlePoint:
         """
         few, track, goal = Term(self.joined.outline), self.track, _goal(rtol)
         log_delta, c = asked.log_delta(track), _c_at(asked, track)
-        # without it the guesses would run away where one large loss makes most of delta
+        # without this the guesses would run away where one large loss makes most of delta
         least = asked.log_delta_of_one(self.term)
         for _ in range(_TURNS):
             bulk, left_out = _without_tail(few, log_delta - goal, c)
@@ -283,7 +283,11 @@ class SaddlePoint:
             if found is None or left_out == 0.0:
                 return None
             track, before = found, log_delta
-            log_delta, at = max(least, asked.log_delta(track)), _c_at(asked, track)
+            log_delta, at = asked.log_delta(track), _c_at(asked, track)
+            if log_delta < least:
+                # the average on the way to eps, beyond which the next guess looks, too
+                at = min(at, -least / asked.place((track,)))
+                log_delta = least
             if (log_delta > before - 1.0 and at < c) or log_delta < _LEAST:
                 break
             c = max(c, _FARTHER * at)
