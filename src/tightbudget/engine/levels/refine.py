@@ -32,7 +32,8 @@ _ROUGH, _ROUGHEST = 0.02, 0.25
 _NARROWEST = 1e-15  # buckets, nats
 _FAR = -40.0  # ln delta; below it a first guess may be off by many nats
 _LEAST = -660.0  # ln delta; masses that make less are hardly doubles
-_NOTHING = 0.99  # a relative gap
+# Relative gaps that say nothing, and next to nothing about how much closer pairs have to be.
+_NOTHING, _VAGUE = 0.99, 0.3
 # Most of a gap is what is placed on coarser grids. It falls with the points, to a power of 0.7 to
 # 0.9 for 37 and 54 noise multipliers and a million runs, so that the next pass takes the points to
 # the power _GAIN of the gap, up to _LONGER as many. Narrower first buckets take longer grids, which
@@ -46,8 +47,8 @@ _SAFE = 2.0
 # and few below and above them are placed in their stead. Tried with 300 and 1,000 noise
 # multipliers: a pass of 12 took a seventh to two fifths of one of 300. Affects no truth.
 _MANY, _FEW = 96, 12
-# Of the gap, for few pairs below and above many: where one large loss makes delta, what is guessed
-# of it may be ten times too little.
+# Of the gap, for few pairs below and above many, which a rough look may lose wholly: where one large
+# loss makes delta, what is guessed of it may be ten times too little.
 _LOST = 0.01
 # Of the gap, for pairs that resemble others: grids of as many points left many pairs a gap that was
 # 1.6 to 2.1 times as wide, in three drawn questions of 104, 349 and 635 noises.
@@ -92,9 +93,11 @@ def by_levels(
             order.sort(key=lambda i: -known[i].upper)
         for i in order:
             search = searches[i]
-            # a guess of a delta far in a tail may be wrong by many nats
+            # a guess of a delta far in a tail may be wrong by many nats; and a rough look at many
+            # different pairs says how few do in their stead
             far = firsts[i].log_delta < _FAR
-            below = 1.0 if far else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
+            vague = far or search.many
+            below = 1.0 if vague else 1.0 - asked.size(firsts[i]) / max(most, 1e-300)
             wide = _ROUGHEST if search.many else _ROUGH
             wanted = max(rtol, min(wide, 0.5 * below)) if look else rtol
             goal = _Goal(wanted, max(bounds.lower for bounds in known), target, wanted > rtol)
@@ -145,7 +148,8 @@ class _Search:
         planned: the gap that the last pass was planned for.
         wider: how many times wider than the wanted gap one is that the next pass is planned for.
         guess: about the answer, from few pairs that resemble many.
-        nearer: how much nearer to many pairs the few below and above them have to be.
+        lost: the gap that few pairs below and above many may lose in the next pass, about.
+        between: whether the last pass placed few pairs below and above many.
     """
 
     asked: OnBuckets
@@ -163,7 +167,8 @@ class _Search:
     planned: float = 0.0
     wider: float = 1.0
     guess: Bounds | None = None
-    nearer: float = 1.0
+    lost: float = 0.0
+    between: bool = False
 
     @property
     def many(self) -> bool:
@@ -191,28 +196,36 @@ class _Search:
                 self.helpless = True
                 return
             slow = asked >= _TOLD and gap > 0.6 * before
-            self.helpless = (gap > _NOTHING or slow) and not goal.met_by(self.known)
+            in_vain = (gap > _NOTHING and not self.between) or slow
+            self.helpless = in_vain and not goal.met_by(self.known)
 
     def _finer(self, goal: _Goal, gap: float) -> float:
         """Sets what the next pass takes, and returns how many times smaller a gap it asks for."""
         more = 1.5 * gap / goal.rtol
+        if self.between:
+            # what is lost between them is most of a gap, and in proportion to what they may lose
+            self.lost *= min(0.07, 0.2 * goal.rtol / gap) if gap < _VAGUE else 0.02
         if gap <= self.planned and self.planned > self.wider * goal.rtol:  # of a rougher look
             self.wider = max(1.0, self.planned / (_SAFE * gap))
             return 1.0
         self.wider = max(1.0, 0.5 * self.wider)
+        if self.between:
+            self.reach, self.part = 2 * self.reach, 0.5 * self.part
+            return 1.0
         self.part = min(_FIRST, self.part) / min(_THINNER, max(1.0, more**0.5))
         self.reach = int(self.reach * min(_LONGER, max(1.0, more) ** _GAIN))
         return more
 
     def _pass(self, goal: _Goal) -> float | None:
         """Makes one pass, and returns its relative gap; None where grids would say nothing."""
-        if self.many and self.guess is None and not goal.rough:
+        if self.many and self.gap is None and not goal.rough:
             self._learn(goal)
+        self.lost = self.lost or (1.0 if goal.rough else _LOST) * goal.rtol
         self.used, self.planned = (self.reach, self.part), self.wider * goal.rtol
         saddle, plan = self._plan(goal)
         if plan is None:
             return None
-        self.nearer *= 0.25
+        self.between = len(plan.runs) < len(self.parts.parts)
         profile = LevelProfile(self.parts, plan)
         if self.cache is not None:
             self.cache.remember_profile(self.direction, profile)
@@ -250,18 +263,16 @@ class _Search:
         if saddle.log_delta < _LEAST or not allowed > 0.0:
             return saddle, None
         demand = Demand(saddle, self.part * allowed, share, share)
-        between = self._between(goal, demand) if self.many else None
+        between = self._between(demand) if self.many else None
         plan = plan_levels(self.parts, demand, self.reach, between)
         return saddle, plan if plan.base >= _NARROWEST else None
 
-    def _between(self, goal: _Goal, demand: Demand) -> Between:
+    def _between(self, demand: Demand) -> Between:
         """Few parts below and above the many of the composition, for one pass."""
         saddle = demand.saddle
         if self.guess is not None and not isinstance(self.asked, DeltaOnBuckets):
             epsilon = min(max(saddle.epsilon, self.guess.lower), self.guess.upper)
             saddle = dataclasses.replace(saddle, epsilon=epsilon)
-        # a rough look may lose all of the gap; later passes ask for closer pairs
-        share = (1.0 if goal.rough else _LOST) * self.nearer
-        allowed = self.asked.allowed_variance(saddle, share * goal.rtol)
+        allowed = self.asked.allowed_variance(saddle, self.lost)
         apart = 0.5 * saddle.slope * (saddle.slope + 1.0) * allowed
         return self.parts.between(dataclasses.replace(demand, saddle=saddle), apart)
