@@ -59,8 +59,8 @@ class Allocated(Derived):
     which are made as close as ``rtol`` asks: for 1e-4 in half a second or two, for 1e-5 in some
     seconds. Closer ones of many epochs are refused. One epoch of Gaussian steps has a formula
     besides, which knows a delta and an epsilon to some nine digits. A lattice counts a mass of up
-    to 1e-41 as a certain loss: such a delta of many epochs is refused, and a Renyi divergence has
-    no finite upper bound. Where a step has next to no noise (a sigma below about 0.06 of the
+    to 1e-42 of each epoch as a certain loss: such a delta has an upper bound alone, and a Renyi
+    divergence has no finite one. Where a step has next to no noise (a sigma below about 0.06 of the
     sensitivity) the lower bound is 0, and the answer says ``apart``.
 
     With ``each_in=k`` there are two bounds, and the answer says ``apart``. The upper bound is that

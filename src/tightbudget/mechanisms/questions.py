@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tightbudget.engine.answer import CLOSED_FORM, Answer, Asked
+from tightbudget.engine.answer import CLOSED_FORM, FLOOR, Answer, Asked
 from tightbudget.engine.buckets.reading import on_buckets
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.engine import Engine, Explanation
@@ -53,6 +53,9 @@ MOST_HALVINGS = 6
 # Two pairs are never as close as this after so many halvings: bounds of a formula that are as close
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
+# Lattices of random allocation count at most 1e-42 of each epoch as infinite, of 10^7 epochs as much
+# as this; a larger mass is that of another mechanism beside them.
+_CUT = 1e-35
 # A picture has so many points, from this part of delta(0) down to this delta: four in a decade are
 # joined by chords that look like the curve.
 _DRAWN, _NEARLY, _LAST_DRAWN = 41, 0.9, 1e-12
@@ -170,9 +173,9 @@ class Questions:
         """Bounds the exact delta(eps) of all runs together.
 
         Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper; unless upper is below 1e-290, or eps is the largest loss or more, up to the
-        rounding of the parameters (then upper - lower <= 1e-12), or the answer says that it is
-        :attr:`~tightbudget.Bounds.apart`.
+        rtol * upper; unless upper is below 1e-290 (of E epochs of random allocation: below some
+        E 1e-42), or eps is the largest loss or more, up to the rounding of the parameters (then
+        upper - lower <= 1e-12), or the answer says that it is :attr:`~tightbudget.Bounds.apart`.
 
         Args:
             epsilon: >= 0, nats; inf is allowed.
@@ -270,7 +273,8 @@ class Questions:
             reading = on_buckets(question)
             return all(reading.settled(parts) is not None for parts in self.engine.parts)
 
-        asked = Asked(words=str(question), gap=rtol, target=target, settled=settled)
+        floor = self._least_delta if isinstance(question, DeltaAt) else FLOOR
+        asked = Asked(words=str(question), gap=rtol, target=target, floor=floor, settled=settled)
         exact = self.by_formula(question, rtol)
         if exact is not None and asked.met_by(exact):
             return Answer(exact, method=CLOSED_FORM), halvings
@@ -286,6 +290,15 @@ class Questions:
             least = math.inf if worst is None else worst._ask(EpsilonAt(0.0), rtol).bounds.upper
             answer = answer.no_larger_than(least, asked)
         return answer, halvings
+
+    @property
+    def _least_delta(self) -> float:
+        """A delta that needs no lower bound: 1e-290, or twice what lattices count as infinite."""
+        cut = max(
+            sum(count * float(pair.p_only().upper[0]) for pair, count in pairs if pair.tail_is_cut())
+            for pairs in self.engine.pairs
+        )
+        return max(FLOOR, 2.0 * cut) if cut < _CUT else FLOOR
 
     def _true_positives(self, fpr: float, rtol: float, target: float | None = None) -> Answer:
         """Answers for the largest true-positive rate of a test, from both pairs if need be."""
