@@ -11,8 +11,9 @@ outputs so far, (r R - k)+^2 = r^2 (R - k / r)+^2. It is weaker than the order o
 in which a pair may have to be larger than any that data sets attain.
 
 S is read from deltas: S(k) = 2 int_k^inf delta(ln y) dy, where delta(ln y) = E_Q[(R - y)+] is
-convex in y, so that chords are above it. Beyond the last y it is bounded by a Renyi divergence,
-(r - y)+^2 <= c r^a y^(2 - a) for c = 4 (a - 2)^(a - 2) / a^a and every a > 2.
+convex in y, so that chords are above it. Beyond the last y it is at most its value there for a while,
+and is then bounded by a Renyi divergence, (r - y)+^2 <= c r^a y^(2 - a) for c = 4 (a - 2)^(a - 2) /
+a^a and every a > 2.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _GAP = 8e-3
 # ln delta falls by so much from one y to the next: chords are then a hundredth above a power of y.
 _FALL = 0.25
 _MOST = 200  # values of y: a second for sampled Gaussians
+_FARTHER = tuple(0.01 * 2.0**i for i in range(13))  # nats beyond the last y that are tried
 _REST = 2e-3  # of S, that what is beyond the last y may add. Affects width, never truth.
 # Below this slope of ln delta the bound is twice as large as delta or more.
 _SLOPE = 1.5
@@ -137,7 +139,7 @@ class _Excess:
             known += parts[-1]
             if 0.0 < deltas[-1] < deltas[-2]:
                 slope = math.log(deltas[-2] / deltas[-1]) / (x - points[-2])
-            rest = _beyond(x, moments)  # guard: beyond-the-last
+            rest = _rest(x, deltas[-1], moments)  # guard: beyond-the-last
             if deltas[-1] <= 0.0:
                 break
         values = [rest]
@@ -171,6 +173,19 @@ def _orders(slope: float) -> list[float]:
     while orders[-1] < min(_STEEP * slope, _LARGEST):
         orders.append(1.5 * orders[-1])
     return orders
+
+
+def _rest(x: float, delta: float, moments: list[tuple[float, float]]) -> float:
+    """An upper bound of S(e^x), for an upper bound of delta(x).
+
+    Delta falls: what is between x and any later place is at most its value at x times the width.
+    Moments alone say little where rare large losses make them, long before these make delta.
+    """
+    least = _beyond(x, moments)
+    for step in _FARTHER:
+        between = 2.0 * delta * math.exp(x) * math.expm1(step)  # guard: delta-falls
+        least = min(least, (between + _beyond(x + step, moments)) * (1.0 + _ROUNDED))
+    return least
 
 
 def _beyond(x: float, moments: list[tuple[float, float]]) -> float:

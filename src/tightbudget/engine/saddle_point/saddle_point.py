@@ -52,7 +52,7 @@ _MOST_RUNS = 2**53
 # two milliseconds: its buckets and their convolution took twenty, measured for 300 sampled Gaussian
 # steps.
 _CHEAP_OF_ONE = 4_000
-_COST_OF_ONE = 500_000
+_COST_OF_ONE = 80_000
 # Times that delta, and the saddle point, are guessed anew without the losses that an earlier guess
 # leaves out; and how much farther than an earlier saddle point the next may lie.
 _TURNS, _FARTHER = 8, 4.0
