@@ -154,6 +154,7 @@ class Engine:
         cache: Cache | None = None,
         *,
         insist: bool = True,
+        floor: float = 0.0,
     ) -> Answer:
         """Answers for the worse direction, by the first methods that are together close enough.
 
@@ -167,8 +168,9 @@ class Engine:
             cache: what earlier questions of the same composition have left.
             insist: whether wider gaps are tried where buckets do not reach ``rtol``, so that a
                 refusal knows what they prove.
+            floor: an answer whose upper bound is at most this needs no closer lower one.
         """
-        inquiry = Inquiry(question, rtol, target, cache, insist)
+        inquiry = Inquiry(question, rtol, target, cache, insist, floor)
         known: Bounds | None = None
         why = name = ""
         many = max(len(pairs) for pairs in self.pairs) > _MANY

@@ -73,6 +73,7 @@ class Inquiry:
         cache: what earlier questions of the same composition have left.
         insist: whether wider gaps are tried where ``rtol`` is not reached, so that a refusal knows
             what they prove.
+        floor: an answer whose upper bound is at most this needs no closer lower one.
     """
 
     question: Question
@@ -80,10 +81,12 @@ class Inquiry:
     target: float | None = None
     cache: Cache | None = None
     insist: bool = True
+    floor: float = 0.0
 
     def met_by(self, bounds: Bounds) -> bool:
-        """Whether bounds are as close as wanted, or on one side of the target."""
-        return bounds.relative_gap <= self.rtol or bounds.decides(self.target)
+        """Whether bounds are as close as wanted, on one side of the target, or small enough."""
+        close = bounds.relative_gap <= self.rtol or bounds.upper <= self.floor
+        return close or bounds.decides(self.target)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ MOST_HALVINGS = 6
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
 # Lattices of random allocation count at most 1e-42 of each epoch as infinite, of 10^7 epochs as much
-# as this; a larger mass is that of another mechanism beside them.
+# as this, and other pairs less; a larger mass is that of another mechanism beside them.
 _CUT = 1e-35
 # A picture has so many points, from this part of delta(0) down to this delta: four in a decade are
 # joined by chords that look like the curve.
@@ -173,9 +173,10 @@ class Questions:
         """Bounds the exact delta(eps) of all runs together.
 
         Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper; unless upper is below 1e-290 (of E epochs of random allocation: below some
-        E 1e-42), or eps is the largest loss or more, up to the rounding of the parameters (then
-        upper - lower <= 1e-12), or the answer says that it is :attr:`~tightbudget.Bounds.apart`.
+        rtol * upper; unless upper is below 1e-290 (or below what a pair above counts as infinite:
+        some 1e-42 for each epoch of random allocation, 1e-98 for each batch that a user is in), or
+        eps is the largest loss or more, up to the rounding of the parameters (then upper - lower <=
+        1e-12), or the answer says that it is :attr:`~tightbudget.Bounds.apart`.
 
         Args:
             epsilon: >= 0, nats; inf is allowed.
@@ -259,10 +260,11 @@ class Questions:
             return worst._ask(question, rtol, target), halvings
         # a pair that is on one side of the target says nothing of the other pair
         wanted = target if self.attained is None else None
+        floor = self._least_delta if isinstance(question, DeltaAt) else FLOOR
 
         def ask(engine: Engine, gap: float) -> Answer:
             cache = None if caches is None else caches.setdefault(id(engine), Cache())
-            return engine.answer(question, gap, wanted, cache)
+            return engine.answer(question, gap, wanted, cache, floor=floor)
 
         def settled() -> bool:
             # a lattice's largest loss is not the exact one's; the masses at infinity stay
@@ -273,7 +275,6 @@ class Questions:
             reading = on_buckets(question)
             return all(reading.settled(parts) is not None for parts in self.engine.parts)
 
-        floor = self._least_delta if isinstance(question, DeltaAt) else FLOOR
         asked = Asked(words=str(question), gap=rtol, target=target, floor=floor, settled=settled)
         exact = self.by_formula(question, rtol)
         if exact is not None and asked.met_by(exact):
@@ -293,9 +294,14 @@ class Questions:
 
     @property
     def _least_delta(self) -> float:
-        """A delta that needs no lower bound: 1e-290, or twice what lattices count as infinite."""
+        """A delta that needs no lower bound: 1e-290, or twice what is counted as infinite above.
+
+        That is what lattices and counts of copies cut off, where there is a second pair below.
+        """
+        if self.attained is None:
+            return FLOOR
         cut = max(
-            sum(count * float(pair.p_only().upper[0]) for pair, count in pairs if pair.tail_is_cut())
+            sum(count * float(pair.p_only().upper[0]) for pair, count in pairs)
             for pairs in self.engine.pairs
         )
         return max(FLOOR, 2.0 * cut) if cut < _CUT else FLOOR
