@@ -13,7 +13,6 @@ Whitt 1992, for the trapezoidal sum and its aliasing; docs/explanation/contour.m
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ import numpy as np
 from tightbudget.engine.cache import Cache
 from tightbudget.engine.question import Question
 from tightbudget.engine.saddle_point import smoothed
-from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, Lines, lines_at, reach
-from tightbudget.engine.saddle_point.reading import DeltaOnLines, OnLines, on_lines
+from tightbudget.engine.saddle_point.contour import COST, LOG_GOAL, lines_at, reach
+from tightbudget.engine.saddle_point.reading import OnLines, on_lines
 from tightbudget.engine.saddle_point.saddle_points import Group, Term, Track
 from tightbudget.numerics.bounds import Bounds
 from tightbudget.numerics.rounding import add_up, double_up, log_down, mul_down, mul_up
@@ -56,8 +55,6 @@ _COST_OF_ONE = 80_000
 # Times that delta, and the saddle point, are guessed anew without the losses that an earlier guess
 # leaves out; and how much farther than an earlier saddle point the next may lie.
 _TURNS, _FARTHER = 8, 4.0
-# Nats by which a guess of delta may be too large: what is left out may be e^-_DIGITS of the gap.
-_GUESSED = 3.5
 # Bounds of a larger gap, most of which is what was left out, are no answer: their size follows from
 # a guess.
 _VAGUE = 0.5
@@ -81,30 +78,12 @@ class _Placing(NamedTuple):
         most: the most terms of a line.
         goal: that of :func:`~tightbudget.engine.saddle_point.contour.lines_at`.
         left_out: the P-mass of what no term has, at most.
-        whole: the term of all outputs, where some are left out.
     """
 
     tracks: tuple[Track, ...]
     most: int
     goal: float = LOG_GOAL
     left_out: float = 0.0
-    whole: Term | None = None
-
-    def leaving_out_less(self, asked: OnLines, lines: Lines) -> _Placing | None:
-        """A placing for a delta as small as ``lines`` of this one say, where the guess was larger.
-
-        None where it was not, since then what is left out is as little as it should be.
-        """
-        if self.whole is None or not isinstance(asked, DeltaOnLines):
-            return None
-        value = lines.read(asked.epsilon).value
-        if not 0.0 < value < math.inf:
-            return None
-        log_mass = math.log(value) - self.goal
-        if log_mass + _GUESSED > math.log(self.left_out):
-            return None
-        c = self.tracks[0].near(asked.epsilon).c_at(asked.epsilon)
-        return _placed_without(self.whole, log_mass, c, self.goal, self.most)
 
 
 class _Rare(NamedTuple):
@@ -196,8 +175,7 @@ class SaddlePoint:
             bounds = asked.read_lines(lines, self.track)
             if bounds is not None and bounds.relative_gap <= rtol:
                 return bounds
-        plans = self._plans(asked, rtol)
-        while (plan := next(plans, None)) is not None:
+        for plan in self._plans(asked, rtol):
             tracks = plan.tracks
             one_by_one = tracks[0] is not self.track and self.takes_products
             if one_by_one and best is not None and best.decides(target):
@@ -214,9 +192,6 @@ class SaddlePoint:
                 if bounds is not None and bounds.relative_gap <= rtol:
                     cache.remember_lines(direction, found)
                     return bounds
-                if (closer := plan.leaving_out_less(asked, found)) is not None:
-                    plans = itertools.chain((closer,), plans)
-                    break
                 if plan.left_out and bounds is not None and bounds.relative_gap > _VAGUE:
                     break
                 if bounds is not None and (best is None or bounds.width < best.width):
@@ -316,9 +291,12 @@ class SaddlePoint:
             if (log_delta > before - 1.0 and at < c) or log_delta < _LEAST:
                 break
             c = max(c, _FARTHER * at)
+        bulk, left_out = _without_tail(
+            self.joined, log_delta - goal, at + reach(track.term, at, goal)
+        )
+        found = Track.whole(bulk)
         most = COST + _COST_OF_ONE * len(self.term.groups)
-        c = at + reach(track.term, at, goal)
-        return _placed_without(self.joined, log_delta - goal, c, goal, most)
+        return None if found is None else _Placing((found,), most, goal, left_out)
 
     def rare_at(self, epsilon: float) -> _Rare | None:
         """Splits off the rare large losses that stand apart at eps; None where there are none."""
@@ -370,15 +348,6 @@ def _without_tail(term: Term, log_mass: float, c: float) -> tuple[Term, float]:
     lost = [mul_up(mass, double_up(Fraction(count))) for (_, mass), count in found if mass]
     bulk = Term(tuple(Group(one, count) for (one, _), count in found))
     return bulk, add_up(*lost) if lost else 0.0
-
-
-def _placed_without(
-    whole: Term, log_mass: float, c: float, goal: float, most: int
-) -> _Placing | None:
-    """A placing without the largest losses, as :func:`_without_tail` leaves them out."""
-    bulk, left_out = _without_tail(whole, log_mass, c)
-    found = Track.whole(bulk)
-    return None if found is None else _Placing((found,), most, goal, left_out, whole)
 
 
 def _goal(rtol: float) -> float:
