@@ -50,6 +50,9 @@ from tightbudget.numerics.validate import (
 _SHARE = 0.25
 # Twice as close pairs take up to twice as long: six times is half a minute for the largest epochs.
 MOST_HALVINGS = 6
+# Of a delta whose two bounds are a factor of four apart or more, those below _FAR have a gap of
+# _ROUGH, unless one below _ASKED is wanted: closer ones took up to 18 s in far tails.
+_ROUGH, _FAR_APART, _FAR, _ASKED = 1e-2, 0.75, 1e-15, 1e-4
 # Two pairs are never as close as this after so many halvings: bounds of a formula that are as close
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
@@ -207,7 +210,7 @@ class Questions:
 
         Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
         relative gap is at most ``rtol`` (for bounds that are ``apart``, whether the error of each
-        of them is), or, with a ``target``, whether both bounds are on one side of it: then they are
+        of them is, or 1e-2 for one of a delta below 1e-15, a factor of four from the other), or, with a ``target``, whether both bounds are on one side of it: then they are
         no closer than that takes.
 
         Args:
@@ -283,7 +286,8 @@ class Questions:
             why = "the rounding of doubles stands in the way"
             missed = Answer.missed(asked.words, exact, rtol, reason=why, method=CLOSED_FORM)
             return missed, halvings
-        answer, halvings = self._of_both(ask, asked, halvings)
+        rough = _ROUGH if isinstance(question, DeltaAt) and target is None else 0.0
+        answer, halvings = self._of_both(ask, asked, halvings, rough=rough)
         if answer.bounds.apart:
             least = self.upper_by_theorem(question, answer.bounds)
             answer = answer.no_larger_than(least, asked)
@@ -338,6 +342,7 @@ class Questions:
         halvings: int = 0,
         *,
         falling: bool = False,
+        rough: float = 0.0,
     ) -> tuple[Answer, int]:
         """Answers from both pairs where there are two, which are made closer where that helps.
 
@@ -346,6 +351,7 @@ class Questions:
             asked: the question, and how close the answer is to be.
             halvings: how often the distance of the two pairs was halved for an earlier question.
             falling: whether the answer falls with what a mechanism reveals; else it rises.
+            rough: a gap that is close enough for bounds that are far apart.
 
         Returns:
             The answer, and how often the distance was halved for it.
@@ -353,6 +359,14 @@ class Questions:
         if self.attained is None:
             return ask(self.engine, asked.gap), 0
         share = asked.gap if self.apart else asked.gap * _SHARE
+        if self.apart and _ASKED <= asked.gap < rough:
+            ends = [(one, ask(one, rough)) for one in (self.engine, self.attained.engine)]
+            apart = Bounds(ends[1][1].bounds.lower, ends[0][1].bounds.upper).relative_gap
+            if apart > _FAR_APART and min(found.bounds.upper for _, found in ends) < _FAR:
+                above, below = (
+                    found if found.bounds.upper < _FAR else ask(one, share) for one, found in ends
+                )
+                return above.down_to(below, asked, apart=self.apart), halvings
         while True:
             both = self._with_halved(halvings)
             assert both.attained is not None
