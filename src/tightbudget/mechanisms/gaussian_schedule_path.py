@@ -33,7 +33,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightbudget.mechanisms.gaussian_integrand import MOST_NESTED
 from tightbudget.mechanisms.gaussian_path import log_less
@@ -44,11 +43,11 @@ from tightbudget.numerics.rounding import (
     LOG1P,
     TURN,
     UNIT,
+    BoolArray,
     FloatArray,
     outwards,
 )
 from tightbudget.pairs.transform import ComplexArray, Line
-
 
 # -ln of what the rule may be off, beside the factors that it multiplies
 _GOAL = 62.0

@@ -56,8 +56,8 @@ _ROUGH, _FAR_APART, _FAR, _ASKED = 1e-2, 0.75, 1e-15, 1e-4
 # Two pairs are never as close as this after so many halvings: bounds of a formula that are as close
 # are the answer, or refused. Affects time, never truth.
 _OUT_OF_REACH = 1e-6
-# Lattices of random allocation count at most 1e-42 of each epoch as infinite, of 10^7 epochs as much
-# as this, and other pairs less; a larger mass is that of another mechanism beside them.
+# Lattices of random allocation count at most 1e-42 of each epoch as infinite, of 10^7 epochs as
+# much as this, and other pairs less; a larger mass is that of another mechanism beside them.
 _CUT = 1e-35
 # A picture has so many points, from this part of delta(0) down to this delta: four in a decade are
 # joined by chords that look like the curve.
@@ -210,8 +210,9 @@ class Questions:
 
         Guarantee: the exact value lies in ``answer.bounds``; ``answer.reached`` says whether the
         relative gap is at most ``rtol`` (for bounds that are ``apart``, whether the error of each
-        of them is, or 1e-2 for one of a delta below 1e-15, a factor of four from the other), or, with a ``target``, whether both bounds are on one side of it: then they are
-        no closer than that takes.
+        of them is, or 1e-2 for one of a delta below 1e-15, a factor of four from the other), or,
+        with a ``target``, whether both bounds are on one side of it: then they are no closer than
+        that takes.
 
         Args:
             delta: in [0, 1].
@@ -359,14 +360,8 @@ class Questions:
         if self.attained is None:
             return ask(self.engine, asked.gap), 0
         share = asked.gap if self.apart else asked.gap * _SHARE
-        if self.apart and _ASKED <= asked.gap < rough:
-            ends = [(one, ask(one, rough)) for one in (self.engine, self.attained.engine)]
-            apart = Bounds(ends[1][1].bounds.lower, ends[0][1].bounds.upper).relative_gap
-            if apart > _FAR_APART and min(found.bounds.upper for _, found in ends) < _FAR:
-                above, below = (
-                    found if found.bounds.upper < _FAR else ask(one, share) for one, found in ends
-                )
-                return above.down_to(below, asked, apart=self.apart), halvings
+        if rough and (found := self._far_apart(ask, asked, rough)) is not None:
+            return found, halvings
         while True:
             both = self._with_halved(halvings)
             assert both.attained is not None
@@ -383,6 +378,23 @@ class Questions:
             halvings += more
             if self._with_halved(halvings) == both:
                 return joint, halvings
+
+    def _far_apart(
+        self, ask: Callable[[Engine, float], Answer], asked: Asked, rough: float
+    ) -> Answer | None:
+        """Answers for a delta whose bounds are far apart, those far in a tail roughly; or None."""
+        assert self.attained is not None
+        if not self.apart or not _ASKED <= asked.gap < rough:
+            return None
+        below = ask(self.attained.engine, rough)
+        if not below.bounds.upper < _FAR:
+            return None
+        above = ask(self.engine, rough)
+        if not Bounds(below.bounds.lower, above.bounds.upper).relative_gap > _FAR_APART:
+            return None
+        if not above.bounds.upper < _FAR:
+            above = ask(self.engine, asked.gap)
+        return above.down_to(below, asked, apart=self.apart)
 
     @property
     def _most_halvings(self) -> int:

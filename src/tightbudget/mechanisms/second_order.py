@@ -11,9 +11,9 @@ outputs so far, (r R - k)+^2 = r^2 (R - k / r)+^2. It is weaker than the order o
 in which a pair may have to be larger than any that data sets attain.
 
 S is read from deltas: S(k) = 2 int_k^inf delta(ln y) dy, where delta(ln y) = E_Q[(R - y)+] is
-convex in y, so that chords are above it. Beyond the last y it is at most its value there for a while,
-and is then bounded by a Renyi divergence, (r - y)+^2 <= c r^a y^(2 - a) for c = 4 (a - 2)^(a - 2) /
-a^a and every a > 2.
+convex in y, so that chords are above it. Beyond the last y it is at most its value there, as far as
+that helps, and then bounded by a Renyi divergence, (r - y)+^2 <= c r^a y^(2 - a) for
+c = 4 (a - 2)^(a - 2) / a^a and every a > 2.
 """
 
 from __future__ import annotations

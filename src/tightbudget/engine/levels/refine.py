@@ -47,8 +47,8 @@ _SAFE = 2.0
 # and few below and above them are placed in their stead. Tried with 300 and 1,000 noise
 # multipliers: a pass of 12 took a seventh to two fifths of one of 300. Affects no truth.
 _MANY, _FEW = 96, 12
-# Of the gap, for few pairs below and above many, which a rough look may lose wholly: where one large
-# loss makes delta, what is guessed of it may be ten times too little.
+# Of the gap, for few pairs below and above many; in a rough look they may lose all of it. Where one
+# large loss makes delta, what is guessed of it may be ten times too little.
 _LOST = 0.01
 # Of the gap, for pairs that resemble others: grids of as many points left many pairs a gap that was
 # 1.6 to 2.1 times as wide, in three drawn questions of 104, 349 and 635 noises.
