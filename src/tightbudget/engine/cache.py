@@ -29,6 +29,12 @@ class Cache:
         self._lines: dict[int, deque[Lines]] = {}
         self._profiles: dict[int, deque[Profile | LevelProfile]] = {}
 
+    def knows_method(self) -> Cache:
+        """Returns an empty cache that says which kind of method answered last."""
+        found = Cache()
+        found.answered = self.answered
+        return found
+
     def lines(self, direction: int) -> tuple[Lines, ...]:
         """Returns the lines that answered last in a direction, the latest first."""
         return tuple(reversed(self._lines.get(direction, ())))

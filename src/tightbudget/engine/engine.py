@@ -174,7 +174,9 @@ class Engine:
         known: Bounds | None = None
         why = name = ""
         many = max(len(pairs) for pairs in self.pairs) > _MANY
-        methods = self._likely_first(inquiry) if many else self._methods(rtol)
+        # several grids are asked where all else said nothing: what took time once would do so again
+        known_to = cache is not None and cache.answered is ByLevels
+        methods = self._likely_first(inquiry) if many or known_to else self._methods(rtol)
         for place, method in enumerate(methods):
             found = method.bounds(inquiry)
             if found is None:

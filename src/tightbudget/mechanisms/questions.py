@@ -266,8 +266,14 @@ class Questions:
         wanted = target if self.attained is None else None
         floor = self._least_delta if isinstance(question, DeltaAt) else FLOOR
 
+        latest = dict[int, Cache]()  # says which method to ask first for a smaller gap
+
         def ask(engine: Engine, gap: float) -> Answer:
-            cache = None if caches is None else caches.setdefault(id(engine), Cache())
+            if caches is not None:
+                cache = caches.setdefault(id(engine), Cache())
+            else:
+                cache = latest.setdefault(id(engine), Cache()).knows_method()
+                latest[id(engine)] = cache
             return engine.answer(question, gap, wanted, cache, floor=floor)
 
         def settled() -> bool:
