@@ -168,6 +168,14 @@ MUTATIONS = [
         what_is_beyond_counts,
     ),
     Without(
+        "what delta makes between the last threshold and a farther one counts",
+        {"delta-falls": "between = 0.0"},
+        fails=(
+            "tests/mechanisms/test_second_order.py::"
+            "test_what_is_beyond_is_at_least_the_excess_where_delta_is_read_further[1.0]"
+        ),
+    ),
+    Without(
         "a square that meets the gain once is four times as large",
         {
             "tangent-of-the-square": (

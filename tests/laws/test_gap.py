@@ -223,7 +223,9 @@ def test_a_delta_that_a_lattice_cuts_off_has_an_upper_bound_alone() -> None:
     found = run.delta(4.0)
     assert found.lower == 0.0 < found.upper < 2e-42
     assert (run * 10).delta(30.0).upper < 20e-42
-    # what another mechanism beside it counts as infinite is no rounding
+    # a larger mass is no rounding: of 10^9 epochs, or of another mechanism beside them
+    with pytest.raises(tb.PrecisionError, match=r"is in \[0\.0, 3\.\d*e-34\]"):
+        (tb.Gaussian(2.61).allocated(50) * 10**9).delta(1e13)
     assert (run + tb.ApproximateDP(0.1, 1e-6)).delta(4.0).relative_gap <= 1e-4
     with pytest.raises(tb.PrecisionError, match=r"is in \[1\.763.*, inf\]"):
         run.epsilon(1e-45)

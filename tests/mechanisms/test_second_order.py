@@ -20,6 +20,7 @@ from tightbudget.mechanisms.second_order import (
     _beyond,
     _Excess,
     _log_moment,
+    _rest,
     upper_by_second_order,
 )
 from tightbudget.numerics.bounds import Bounds
@@ -175,6 +176,40 @@ def test_what_is_beyond_is_at_least_its_closed_form(a: float) -> None:
         log = (exact - 2) * (exact - 2).ln() - exact * exact.ln() + one - (exact - 2) * Decimal(x)
         assert Decimal(_beyond(x, [(a, moment)])) >= 4 * log.exp()
         assert _beyond(x, [(a, moment), (3.0, math.inf)]) == pytest.approx(float(4 * log.exp()))
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 3.0])
+def test_what_is_beyond_is_at_least_the_excess_where_delta_is_read_further(mu: float) -> None:
+    # E_Q[R^a] = e^(a (a - 1) mu^2 / 2); one order that says little of itself
+    moments = [(2.5, 0.5 * 2.5 * 1.5 * mu * mu)]
+    for i in range(60):
+        x = mu * (0.05 * i)
+        k, z = math.exp(x), x / mu + mu / 2
+        exact = math.exp(mu * mu) * sp.ndtr(2 * mu - z)
+        exact += -2 * k * sp.ndtr(mu - z) + k * k * sp.ndtr(-z)
+        found = _rest(x, normal_delta(mu, x), moments)
+        assert max(0.0, exact) - 1e-13 * k * k <= found <= _beyond(x, moments)
+        # between x and where moments bound the rest delta is not nothing
+        assert found >= 0.02 * normal_delta(mu, x)
+
+
+def test_few_thresholds_are_read_where_rare_large_losses_make_the_moments() -> None:
+    # the moments are those of a loss of 1 that comes once in 1e30 times
+    asked = []
+
+    def delta(x: float) -> float:
+        asked.append(x)
+        return normal_delta(1e-3, x) + 1e-31 * max(0.0, 1.0 - x)
+
+    def log_moment(a: float) -> float:
+        common, rare = 0.5 * a * (a - 1.0) * 1e-6, (a - 1.0) - 69.0
+        return float(np.logaddexp(common, rare))
+
+    found = _Excess.of(delta, log_moment, 4e-3, 4500.0)
+    # without the deltas in between 200 of them were read, the last one beyond a loss of 0.1
+    assert len(asked) < 80
+    assert asked[-1] < 0.02
+    assert found.values[-1] <= 2e-3 * found.values[0]
 
 
 def test_where_delta_falls_steeply_few_thresholds_are_read() -> None:

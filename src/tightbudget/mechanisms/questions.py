@@ -266,12 +266,14 @@ class Questions:
         wanted = target if self.attained is None else None
         floor = self._least_delta if isinstance(question, DeltaAt) else FLOOR
 
-        latest = dict[int, Cache]()  # says which method to ask first for a smaller gap
+        rough = 0.0
+        if isinstance(question, DeltaAt) and target is None and self.apart:
+            rough = _ROUGH
+        latest = dict[int, Cache]()
 
         def ask(engine: Engine, gap: float) -> Answer:
-            if caches is not None:
-                cache = caches.setdefault(id(engine), Cache())
-            else:
+            cache = None if caches is None else caches.setdefault(id(engine), Cache())
+            if cache is None and rough:  # what answers roughly is asked first for more
                 cache = latest.setdefault(id(engine), Cache()).knows_method()
                 latest[id(engine)] = cache
             return engine.answer(question, gap, wanted, cache, floor=floor)
@@ -293,7 +295,6 @@ class Questions:
             why = "the rounding of doubles stands in the way"
             missed = Answer.missed(asked.words, exact, rtol, reason=why, method=CLOSED_FORM)
             return missed, halvings
-        rough = _ROUGH if isinstance(question, DeltaAt) and target is None else 0.0
         answer, halvings = self._of_both(ask, asked, halvings, rough=rough)
         if answer.bounds.apart:
             least = self.upper_by_theorem(question, answer.bounds)
@@ -390,7 +391,7 @@ class Questions:
     ) -> Answer | None:
         """Answers for a delta whose bounds are far apart, those far in a tail roughly; or None."""
         assert self.attained is not None
-        if not self.apart or not _ASKED <= asked.gap < rough:
+        if not _ASKED <= asked.gap < rough:
             return None
         below = ask(self.attained.engine, rough)
         if not below.bounds.upper < _FAR:
