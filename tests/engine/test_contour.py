@@ -267,6 +267,20 @@ def test_losses_that_make_no_delta_do_not_say_where_a_line_goes(
     assert add.without_tail_at(DeltaOnLines(epsilon), 1e-4) is None
 
 
+def test_a_guess_of_delta_stays_above_what_one_large_loss_makes() -> None:
+    """The guess ran down to e^-21748, and the losses that were left out for it to 7e-294."""
+    noises = [1.45 + 3.32 * i / 11 for i in range(12)]
+    whole = tb.compose([tb.Gaussian(sigma).subsampled(2.08e-5) for sigma in noises])
+    remove = whole.engine.saddle_points[0]
+    plan = remove.without_tail_at(DeltaOnLines(0.212), 1e-4)
+    assert plan is not None
+    assert plan.left_out > 1e-60
+    found = whole.delta(0.212)  # a loss of one step makes nearly all of it
+    assert found.relative_gap <= 1e-4
+    each = [(tb.Gaussian(sigma).subsampled(2.08e-5) * 1).delta(0.212) for sigma in noises]
+    assert max(one.lower for one in each) <= found.upper
+
+
 @pytest.mark.parametrize("noises", [1, 3, 14])
 def test_a_delta_below_all_that_is_answered_for_is_proved_at_once(noises: int) -> None:
     engine = tb.compose([

@@ -89,6 +89,16 @@ def test_many_pairs_lie_between_few(apart: float) -> None:
     assert sum(part.count for part, _ in both) == sum(part.count for _, part in both) == 21
 
 
+@pytest.mark.parametrize("many", [25, 60, 1000])
+def test_the_ends_of_a_schedule_stand_for_themselves(many: int) -> None:
+    pairs = schedule([0.8 + 0.01 * i for i in range(many)], 0.05, 3).pairs(Direction.REMOVE)
+    few = engine._few(pairs)
+    assert len(few) == 12
+    assert few[0] == pairs[0]
+    assert few[-1] == pairs[-1]
+    assert sum(count for _, count in few) == 3 * many
+
+
 def test_noises_and_rates_in_no_order_lie_between_few() -> None:
     """Pairs of which neither is known to dominate the other are not put together."""
     sampled = [(1.0, 0.1), (1.5, 0.2), (2.0, 0.1), (2.2, 0.1), (0.9, 0.05)]

@@ -121,6 +121,20 @@ def test_what_is_left_out_is_a_tail_of_this_mass(log_mass: float, c: float) -> N
     assert cut > 4
 
 
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon"),
+    [(1.45, 2.08e-5, 0.212), (0.8, 0.01, 3.0), (5.0, 0.3, 0.1), (0.5, 1e-8, 1e-4)],
+)
+def test_a_plan_knows_the_delta_of_one_step(sigma: float, q: float, epsilon: float) -> None:
+    known = (tb.Gaussian(sigma).subsampled(q) * 1).delta(epsilon)
+    transform = MixedTransform(1.0 / sigma, q, True)
+    assert transform.about_log_delta(epsilon) == pytest.approx(math.log(known.upper), abs=1e-6)
+    assert transform.about_log_delta(0.0) == -math.inf
+    assert MixedTransform(1.0 / sigma, q, False).about_log_delta(epsilon) == -math.inf
+    assert transform.split(2.0)[0].about_log_delta(epsilon) == -math.inf
+    assert NormalTransform(1.0 / sigma).about_log_delta(epsilon) == -math.inf
+
+
 def test_no_tail_is_left_out_where_none_is_known() -> None:
     bulk, rare = MixedTransform(1.0, 0.25, True).split(2.0)
     for transform in (NormalTransform(1.0), MixedTransform(1.0, 0.25, False), bulk, rare):
