@@ -43,16 +43,13 @@ _GAIN, _LONGER, _THINNER = 0.75, 20.0, 4.0
 # keeps its points, and plans for a gap that is as many times wider than the wanted one, over _SAFE.
 # Of drawn questions of delta 1e-44 to 1e-246 five took 1.5 to 5 s in place of 6 to 14.
 _SAFE = 2.0
-# Of more different pairs than _MANY, _FEW that resemble them show how many points the grids take,
-# and few below and above them are placed in their stead. Tried with 300 and 1,000 noise
-# multipliers: a pass of 12 took a seventh to two fifths of one of 300. Affects no truth.
-_MANY, _FEW = 96, 12
+# Of more different pairs than this, few below and above them are placed in their stead. A rough look
+# says how few: six of nine drawn questions of 144 to 2,490 noises took 1.3 to 9 s in place of 4 to
+# 40. Affects no truth.
+_MANY = 96
 # Of the gap, for few pairs below and above many; in a rough look they may lose all of it. Where one
 # large loss makes delta, what is guessed of it may be ten times too little.
 _LOST = 0.01
-# Of the gap, for pairs that resemble others: grids of as many points left many pairs a gap that was
-# 1.6 to 2.1 times as wide, in three drawn questions of 104, 349 and 635 noises.
-_SPARE = 0.4
 
 
 def by_levels(
@@ -147,7 +144,6 @@ class _Search:
         gap: the relative gap of the last pass.
         planned: the gap that the last pass was planned for.
         wider: how many times wider than the wanted gap one is that the next pass is planned for.
-        guess: about the answer, from few pairs that resemble many.
         lost: the gap that few pairs below and above many may lose in the next pass, about.
         between: whether the last pass placed few pairs below and above many.
     """
@@ -166,7 +162,6 @@ class _Search:
     gap: float | None = None
     planned: float = 0.0
     wider: float = 1.0
-    guess: Bounds | None = None
     lost: float = 0.0
     between: bool = False
 
@@ -218,8 +213,6 @@ class _Search:
 
     def _pass(self, goal: _Goal) -> float | None:
         """Makes one pass, and returns its relative gap; None where grids would say nothing."""
-        if self.many and self.gap is None and not goal.rough:
-            self._learn(goal)
         self.lost = self.lost or (1.0 if goal.rough else _LOST) * goal.rtol
         self.used, self.planned = (self.reach, self.part), self.wider * goal.rtol
         saddle, plan = self._plan(goal)
@@ -232,19 +225,6 @@ class _Search:
         found = self.asked.read(profile, saddle, goal.rtol)
         self.known = self.known.meet(found)
         return found.relative_gap
-
-    def _learn(self, goal: _Goal) -> None:
-        """Learns from few pairs that resemble many different ones how many points those take."""
-        few, start = self.parts.like(_FEW), Bounds(0.0, self.most)
-        first = self.asked.first_tilt(few)
-        trial = _Search(self.asked, few, first, None, self.direction, known=start, most=self.most)
-        wanted = _SPARE * goal.rtol
-        trial.until(dataclasses.replace(goal, rtol=wanted, floor=0.0, target=None))
-        self.guess, (self.reach, self.part) = trial.known, trial.used
-        if trial.gap is not None and trial.gap < wanted:  # fewer points would have done
-            less = trial.gap / wanted
-            self.reach = max(min(_FEWEST, self.reach), int(self.reach * less**_GAIN))
-            self.part = min(_FIRST, self.part / less**0.5)
 
     def _plan(self, goal: _Goal) -> tuple[Saddle, LevelPlan | None]:
         """Returns the tilt and the grids of a pass; None where grids would say nothing."""
@@ -269,10 +249,5 @@ class _Search:
 
     def _between(self, demand: Demand) -> Between:
         """Few parts below and above the many of the composition, for one pass."""
-        saddle = demand.saddle
-        if self.guess is not None and not isinstance(self.asked, DeltaOnBuckets):
-            epsilon = min(max(saddle.epsilon, self.guess.lower), self.guess.upper)
-            saddle = dataclasses.replace(saddle, epsilon=epsilon)
-        allowed = self.asked.allowed_variance(saddle, self.lost)
-        apart = 0.5 * saddle.slope * (saddle.slope + 1.0) * allowed
-        return self.parts.between(dataclasses.replace(demand, saddle=saddle), apart)
+        slope, allowed = demand.saddle.slope, self.asked.allowed_variance(demand.saddle, self.lost)
+        return self.parts.between(demand, 0.5 * slope * (slope + 1.0) * allowed)
