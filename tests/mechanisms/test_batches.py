@@ -18,9 +18,11 @@ from scipy import special as sp
 from tests.balls import ball, bins_of, contains, mass
 
 import tightbudget as tb
-from tightbudget.engine.question import EpsilonAt
+from tightbudget.engine.engine import Engine
+from tightbudget.engine.question import DeltaAt, EpsilonAt
 from tightbudget.mechanisms.batches_pairs import CopiesPair, HullPair
 from tightbudget.pairs.direction import Direction
+from tightbudget.pairs.pair import Pair
 
 DIRECTIONS = tuple(tb.mechanisms.Direction)
 
@@ -409,6 +411,33 @@ def test_both_ends_of_ten_thousand_steps(sigma: float, lower: float, upper: floa
     hull = run.engine.answer(EpsilonAt(1e-6), 1e-4).bounds
     assert hull.upper == pytest.approx(upper, abs=6e-4)
     assert found.upper < hull.lower  # test_second_order.py has what is above second moments
+
+
+def test_a_triangle_is_under_no_mixture_of_the_pair_and_its_reverse() -> None:
+    """Its right angle makes it the composition of the pair at a shorter distance in both orders."""
+
+    def delta(*pairs: Pair) -> tb.Bounds:
+        once = tuple((pair, 1) for pair in pairs)
+        return Engine.of({Direction.REMOVE: once}).answer(DeltaAt(0.01), rtol=1e-5).bounds
+
+    def orders(distance: float) -> tuple[Pair, Pair]:
+        step = tb.Gaussian(1.0 / distance).subsampled(0.01)
+        return step.pair(Direction.REMOVE), step.pair(Direction.ADD)
+
+    one, reverse = (delta(pair) for pair in orders(2.0))
+    triangle = delta(*orders(math.sqrt(2.0)))
+    assert (one.upper, reverse.upper) == pytest.approx((0.00565, 1.2e-6), rel=0.03)
+    assert triangle.lower == pytest.approx(0.00409, rel=1e-2)
+    # it is the same in both orders, so that a mixture above it would have equal weights
+    assert triangle.lower > 1.4 * 0.5 * (one.upper + reverse.upper)
+
+    # the density of the triangle in the plane, and of the product, on a grid of points
+    m, q, draws = math.sqrt(2.0), 0.01, np.random.default_rng(3).normal(size=(1000, 2))
+    x, y = (1.0 - q + q * np.exp(m * draws[:, i] - m * m / 2.0) for i in range(2))
+    legs = np.eye(2) * m  # from the right angle to the two records
+    near = [np.exp(-0.5 * np.sum((draws - leg) ** 2, axis=1)) for leg in (*legs, 0.0 * legs[0])]
+    ratio = ((1.0 - q) * near[2] + q * near[0]) / ((1.0 - q) * near[2] + q * near[1])
+    assert ratio == pytest.approx(x / y, rel=1e-9)
 
 
 def test_one_step_has_one_answer_for_epsilon_from_0() -> None:
