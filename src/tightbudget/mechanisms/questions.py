@@ -401,7 +401,8 @@ class Questions:
             return None
         if not above.bounds.upper < _FAR:
             above = ask(self.engine, asked.gap)
-        return above.down_to(below, asked, apart=self.apart)
+        found = above.down_to(below, asked, apart=self.apart)
+        return found if found.reached else None
 
     @property
     def _most_halvings(self) -> int:

@@ -22,6 +22,7 @@ from tightbudget.numerics.special import log_g_up
 # The smallest normal double is 1e-308: errors of e^-31 delta stay above it with decades to spare.
 _LEAST_DELTA = 1e-250
 _HARDLY = -670.0  # ln delta; e^-667 is FLOOR
+_RARE = -14.0  # ln delta: two large losses make much less
 _LOWEST = -700.0  # ln delta; e^-700 is still a normal double, e^-709 is not
 
 
@@ -72,12 +73,16 @@ class DeltaOnLines:
         return track.near(self.epsilon).log_delta_at(self.epsilon)
 
     def log_delta_of_one(self, term: Term) -> float:
-        """Returns about ln of what one large loss alone makes of the answer's delta."""
+        """Returns about ln of what one large loss alone makes of the answer's delta.
+
+        -inf where a run has so large a loss more often than once in a million compositions.
+        """
         each = [
             math.log(group.count) + group.transform.about_log_delta(self.epsilon)
             for group in term.groups
         ]
-        return float(np.logaddexp.reduce(each))
+        total = float(np.logaddexp.reduce(each))
+        return total if total < _RARE else -math.inf
 
     def read_lines(self, lines: Lines, track: Track) -> Bounds | None:
         """Returns the answer that ``lines`` give, or None where they prove nothing."""
