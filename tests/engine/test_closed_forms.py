@@ -111,6 +111,21 @@ def test_no_delta_below_the_variation_is_covered() -> None:
     assert _variations(run.engine.pairs[0]) > 9 * most
 
 
+def test_some_variations_are_summed_and_others_not() -> None:
+    """Rare large losses add up, and many small ones add up by their squares."""
+    rare = tb.Gaussian(0.3).subsampled(1e-3)
+    run = tb.compose([rare] * 5 + [tb.Gaussian(700.0 + i) * 1 for i in range(60)])
+    exact = run.delta(0.0)
+    method = ByVariation(run.engine.pairs)
+    assert method.bounds(Inquiry(EpsilonAt(exact.lower * (1.0 - 1e-6)), 1e-4)) is None
+    # neither all variations, nor the divergence of all, is as small
+    assert max(_variations(pairs) for pairs in run.engine.pairs) > 4.0 * exact.upper
+    assert 0.5 * math.sqrt(math.expm1(run.renyi(2.0).lower)) > 4.0 * exact.upper
+    told = method.bounds(Inquiry(EpsilonAt(1.6 * exact.upper), 1e-4))
+    assert told is not None
+    assert told.bounds.upper == 0.0
+
+
 def test_a_small_chi_square_answers_a_schedule_before_any_grid() -> None:
     run = tb.compose(
         [tb.Gaussian(8.75 - 5.25 * i / 113).subsampled(9.46e-8) * 71 for i in range(114)]
@@ -122,7 +137,7 @@ def test_a_small_chi_square_answers_a_schedule_before_any_grid() -> None:
 
 def test_half_the_root_of_chi_square_is_rounded_up() -> None:
     """A Gaussian with more noise is dominated, and E_P[e^L] of k runs of one is e^(k m^2)."""
-    run = tb.Gaussian(100.0) * 200 + tb.Gaussian(200.0)
+    run = tb.Gaussian(100.0) * 200 + tb.Gaussian(math.nextafter(100.0, 200.0))
     exact = 0.5 * math.sqrt(math.expm1(201 * 1e-4))
     method = ByVariation(run.engine.pairs)
     assert method.bounds(Inquiry(EpsilonAt(exact * (1 - 1e-14)), 1e-4)) is None
