@@ -19,9 +19,14 @@ class Cache:
     Lines and profiles hold for every epsilon. One that was made for a neighbouring question is
     read first; only where its bounds are too wide there is a new one made. A cache serves one
     composition: the engine numbers the composition's directions 0 and 1.
+
+    Attributes:
+        once: whether no other question is read from what is kept, so that none of it is finer than
+            one answer takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, once: bool = False) -> None:
+        self.once = once
         # questions in turn that lines proved nothing of, smooth ones and others
         self.in_vain: dict[bool, int] = {}
         # the kind of method that answered last
@@ -29,9 +34,9 @@ class Cache:
         self._lines: dict[int, deque[Lines]] = {}
         self._profiles: dict[int, deque[Profile | LevelProfile]] = {}
 
-    def knows_method(self) -> Cache:
-        """Returns an empty cache that says which kind of method answered last."""
-        found = Cache()
+    def only_method(self) -> Cache:
+        """Returns a cache for one question that holds which kind of method answered last, alone."""
+        found = Cache(once=True)
         found.answered = self.answered
         return found
 

@@ -274,7 +274,7 @@ class Questions:
         def ask(engine: Engine, gap: float) -> Answer:
             cache = None if caches is None else caches.setdefault(id(engine), Cache())
             if cache is None and rough:  # what answers roughly is asked first for more
-                cache = latest.setdefault(id(engine), Cache()).knows_method()
+                cache = latest.setdefault(id(engine), Cache()).only_method()
                 latest[id(engine)] = cache
             return engine.answer(question, gap, wanted, cache, floor=floor)
 

@@ -226,7 +226,8 @@ class _InOneDirection:
         """
         best, effort, share_of_cuts = known.bounds, _Effort.first(known.share, rtol), math.nan
         effort = dataclasses.replace(effort, most=longest)
-        if cache is not None:
+        once = cache is None or cache.once
+        if cache is not None and not once:
             effort = dataclasses.replace(effort, share=0.5 * known.share)  # for its neighbours, too
             saddle = self._tilt(effort, best)
             for seen in cache.profiles(self.direction):
@@ -238,7 +239,7 @@ class _InOneDirection:
                 saddle = self._tilt(effort, best)
                 allowed = self.asked.allowed_variance(saddle, rtol)
                 # what a costly plan will reach is learned from a cheap one
-                plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and cache is None)
+                plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and once)
                 if plan.clamped and not patient:
                     raise PrecisionError(f"short arrays have {longest} buckets")
                 seen = profile(self.parts, plan)
