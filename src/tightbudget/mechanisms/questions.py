@@ -266,14 +266,13 @@ class Questions:
         wanted = target if self.attained is None else None
         floor = self._least_delta if isinstance(question, DeltaAt) else FLOOR
 
-        rough = 0.0
-        if isinstance(question, DeltaAt) and target is None and self.apart:
-            rough = _ROUGH
+        once = caches is None and target is None
+        rough = _ROUGH if once and self.apart and isinstance(question, DeltaAt) else 0.0
         latest = dict[int, Cache]()
 
         def ask(engine: Engine, gap: float) -> Answer:
             cache = None if caches is None else caches.setdefault(id(engine), Cache())
-            if cache is None and rough:  # what answers roughly is asked first for more
+            if rough:  # what answers roughly is asked first for more
                 cache = latest.setdefault(id(engine), Cache()).only_method()
                 latest[id(engine)] = cache
             return engine.answer(question, gap, wanted, cache, floor=floor)

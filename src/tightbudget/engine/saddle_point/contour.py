@@ -62,7 +62,7 @@ _NODES = 20_000  # terms of one value of M: beyond it a line of a hundred points
 # with an exponent of some tens, is no smaller, so that a closer line would bring no digit.
 LOG_GOAL = 31.0
 _TURNS = 30  # of Newton's method on a nearly linear function, which needs about five
-_STRIDE = 8  # of the heights that are looked at first
+_STRIDE = 4  # of the heights that are looked at first
 _STEP_BITS = 20  # of D, so that n D is a double for every n up to 2^33
 _HIGHEST = 600.0  # ln of the largest term of a sum that is tried: e^709 leaves the range of doubles
 _OVERFLOWING = 1e300  # an error of a sum beyond which nothing is said: sums of it would overflow
@@ -264,18 +264,15 @@ def _height(
         return log - np.log(math.pi * t) - c * epsilon < log_delta - goal, shifts
 
     t = reach(term, c, goal) * np.geomspace(0.6, 400.0, 25)
-    # few heights first: they find out a modulus that never falls in a tenth of the time of all
-    few = t[_STRIDE::_STRIDE]
-    below, shifts = fallen(few)
-    if not below.any():
+    # few heights first: they find out a modulus that never falls in a quarter of the time of all
+    if not fallen(t[_STRIDE::_STRIDE])[0].any():
         return None
-    i = int(np.argmax(below))
-    finer = t[_STRIDE * i : _STRIDE * (i + 1)]
-    lower, moved = fallen(finer)
-    if lower.any():
-        j = int(np.argmax(lower))
-        return float(finer[j]), moved[j]
-    return float(few[i]), shifts[i]
+    for part in (t[:8], t[8:16], t[16:]):
+        below, shifts = fallen(part)
+        if below.any():
+            i = int(np.argmax(below))
+            return float(part[i]), shifts[i]
+    return None
 
 
 def reach(term: Term, c: float, goal: float) -> float:
