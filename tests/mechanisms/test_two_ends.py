@@ -133,6 +133,28 @@ def test_an_answer_between_two_pairs_is_reached_where_each_end_is(composed: str)
     assert found.bounds.relative_gap > 0.1  # a target between the two pairs decides nothing
 
 
+@pytest.mark.parametrize(
+    ("run", "epsilon"),
+    [
+        (tb.Gaussian(2.0).shuffled(30) * 5, 12.0),  # both bounds are far in a tail
+        (tb.Gaussian(1.0).truncated_poisson(0.01, 80, 10_000) * 20, 6.0),  # one is
+    ],
+)
+def test_of_bounds_that_are_far_apart_one_in_a_far_tail_is_within_a_hundredth(
+    run: tb.Composition, epsilon: float
+) -> None:
+    rough, close = run.answer(epsilon=epsilon), run.answer(epsilon=epsilon, rtol=5e-5)
+    assert rough.reached
+    assert close.reached
+    assert rough.bounds.apart
+    assert 0.0 < 4.0 * rough.bounds.lower < rough.bounds.upper
+    # a gap below the default one is as close as it was asked for, and so is a delta that counts
+    assert 0.99 * close.bounds.lower <= rough.bounds.lower <= close.bounds.lower * (1.0 + 5e-5)
+    wide = 1e-2 if rough.bounds.upper < 1e-15 else 1e-4
+    assert close.bounds.upper * (1.0 - 5e-5) <= rough.bounds.upper
+    assert rough.bounds.upper <= close.bounds.upper * (1.0 + 1.1 * wide)
+
+
 def test_an_answer_between_two_pairs_is_missed_where_an_end_is() -> None:
     run = _Between() * 20 + tb.Gaussian(1.0).subsampled(0.01) * 100
     missed = run.answer(delta=1e-5, rtol=1e-15)

@@ -292,6 +292,8 @@ def _few(pairs: Pairs) -> Pairs:
     the last stand for themselves: noise that changes along a schedule is least at an end of it, and
     the least noise decides about a small delta.
     """
+    if len(pairs) <= _FEW:
+        return pairs
     inner = len(pairs) - 2
     ends = [0, *(1 + inner * i // (_FEW - 2) for i in range(_FEW - 1)), len(pairs)]
     groups = [pairs[i:j] for i, j in itertools.pairwise(ends) if i < j]

@@ -168,11 +168,14 @@ class ByVariation:
         for pairs in self.pairs:
             if _hardly_differ(pairs, question.delta):
                 continue
-            each = [
-                mul_up(double_up(Fraction(count)), (pair.closed_delta(0.0) or (0.0, math.inf))[1])
-                for pair, count in pairs
-            ]
-            if add_up(*each) <= question.delta:  # guard: variation-covered
+            each, whole = list[float](), 0.0
+            for pair, count in pairs:
+                _, upper = pair.closed_delta(0.0) or (0.0, math.inf)
+                each.append(mul_up(double_up(Fraction(count)), upper))
+                whole = add_up(whole, each[-1])
+                if whole > _SPLIT * question.delta:
+                    return None
+            if whole <= question.delta:  # guard: variation-covered
                 continue
             if not _partly_differ(pairs, each, question.delta):
                 return None
@@ -215,8 +218,6 @@ def _partly_differ(pairs: Pairs, each: list[float], delta: float) -> bool:
         each: upper bounds of delta(0) of each pair's runs.
         delta: what is to be covered.
     """
-    if not add_up(*each) <= _SPLIT * delta:
-        return False
     growths = [
         mul_up(double_up(Fraction(count)), max(0.0, pair.log_moment(1.0)[1]))
         if pair.p_only().upper[0] == 0.0

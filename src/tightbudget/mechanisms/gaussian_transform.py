@@ -190,7 +190,7 @@ class MixedTransform(Integrand, Transform):
         return add_up(lost.mass, lost.mass_error, 1e-300)
 
     def about_log_delta(self, epsilon: float) -> float:
-        return -math.inf if self.part else plan.about_log_delta(self, epsilon)
+        return plan.about_log_delta(self, epsilon) if self._is_plain() else -math.inf
 
     def gaussian_mu(self) -> float | None:
         """The m of the Gaussian step that is sampled, for a removed record; else None.

@@ -92,9 +92,6 @@ class MixtureTransform(MixedTransform):
         found = MixtureTransform.between(sizes, shares, self.remove)
         return None if found is None else dataclasses.replace(found, nested=self.nested + 1)
 
-    def about_log_delta(self, epsilon: float) -> float:
-        return -math.inf
-
     @property
     def family(self) -> str | None:
         """None: a schedule of sampled Gaussian steps knows two shifts only."""

@@ -176,10 +176,10 @@ class Questions:
         """Bounds the exact delta(eps) of all runs together.
 
         Guarantee: lower <= delta(eps) <= upper, rounding included, and (upper - lower) <=
-        rtol * upper; unless upper is below 1e-290 (or below what a pair above counts as infinite:
-        some 1e-42 for each epoch of random allocation, 1e-98 for each batch that a user is in), or
-        eps is the largest loss or more, up to the rounding of the parameters (then upper - lower <=
-        1e-12), or the answer says that it is :attr:`~tightbudget.Bounds.apart`.
+        rtol * upper; unless upper is below 1e-290 (or below twice what a pair above counts as
+        infinite: some 1e-42 for each epoch of random allocation, 2e-100 for each batch that a user
+        is in), or eps is the largest loss or more, up to the rounding of the parameters (then
+        upper - lower <= 1e-12), or the answer says that it is :attr:`~tightbudget.Bounds.apart`.
 
         Args:
             epsilon: >= 0, nats; inf is allowed.
@@ -311,10 +311,7 @@ class Questions:
         """
         if self.attained is None:
             return FLOOR
-        cut = max(
-            sum(count * float(pair.p_only().upper[0]) for pair, count in pairs)
-            for pairs in self.engine.pairs
-        )
+        cut = max(parts.infinity.upper for parts in self.engine.parts)
         return max(FLOOR, 2.0 * cut) if cut < _CUT else FLOOR
 
     def _true_positives(self, fpr: float, rtol: float, target: float | None = None) -> Answer:

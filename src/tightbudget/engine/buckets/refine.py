@@ -226,8 +226,9 @@ class _InOneDirection:
         """
         best, effort, share_of_cuts = known.bounds, _Effort.first(known.share, rtol), math.nan
         effort = dataclasses.replace(effort, most=longest)
-        once = cache is None or cache.once
-        if cache is not None and not once:
+        if cache is not None and cache.once:
+            cache = None  # it has no profiles, and keeps none
+        if cache is not None:
             effort = dataclasses.replace(effort, share=0.5 * known.share)  # for its neighbours, too
             saddle = self._tilt(effort, best)
             for seen in cache.profiles(self.direction):
@@ -239,7 +240,7 @@ class _InOneDirection:
                 saddle = self._tilt(effort, best)
                 allowed = self.asked.allowed_variance(saddle, rtol)
                 # what a costly plan will reach is learned from a cheap one
-                plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and once)
+                plan, coarser = self._plan(effort, saddle, allowed, turn == 0 and cache is None)
                 if plan.clamped and not patient:
                     raise PrecisionError(f"short arrays have {longest} buckets")
                 seen = profile(self.parts, plan)

@@ -198,7 +198,8 @@ class _Search:
         """Sets what the next pass takes, and returns how many times smaller a gap it asks for."""
         more = 1.5 * gap / goal.rtol
         if self.between:
-            # what is lost between them is most of a gap, and in proportion to what they may lose
+            # what is lost between them is most of a gap, and in proportion to what they may lose:
+            # a smaller share took more pairs, a larger one a pass more, for six drawn questions
             self.lost *= min(0.07, 0.2 * goal.rtol / gap) if gap < _VAGUE else 0.02
         if gap <= self.planned and self.planned > self.wider * goal.rtol:  # of a rougher look
             self.wider = max(1.0, self.planned / (_SAFE * gap))
