@@ -44,8 +44,8 @@ _GAIN, _LONGER, _THINNER = 0.75, 20.0, 4.0
 # Of drawn questions of delta 1e-44 to 1e-246 five took 1.5 to 5 s in place of 6 to 14.
 _SAFE = 2.0
 # Of more different pairs than this, few below and above them are placed in their stead. A rough
-# look says how few: six of nine drawn questions of 144 to 2,490 noises took 1.3 to 9 s in place of
-# 4 to 40. Affects no truth.
+# look says how few: four drawn questions of 144 to 2,460 noises took 0.6 to 8 s in place of 2 to
+# 19. Affects no truth.
 _MANY = 96
 # Of the gap, for few pairs below and above many; in a rough look they may lose all of it. Where one
 # large loss makes delta, what is guessed of it may be ten times too little.
